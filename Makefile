@@ -10,6 +10,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input -q
 CHECKED := setup.py src tests tools $(wildcard benchmarks)
 SOURCES := $(shell find src -name '*.py' -o -name '*.toml' -o -name '*.fio' -o -name '*.typed' 2>/dev/null)
 export PIP_ROOT_USER_ACTION = ignore
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow check format bench bench-instructions accuracy bless compiled dev-compile clean FORCE

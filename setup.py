@@ -139,8 +139,8 @@ def _is_fresh(obj: str, src: str) -> bool:
     if not os.path.exists(obj):
         return False
     made = os.stat(obj).st_mtime
-    headers = Path(src).parent.rglob("*.h")
-    return all(os.stat(path).st_mtime < made for path in (src, *headers))
+    inputs = [Path(src), *Path(src).parent.rglob("*.h")]
+    return all(path.stat().st_mtime < made for path in inputs)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ import importlib.util
 
 import blktwin
 
-_WITNESS = "blktwin.sim.events"
+_WITNESS = "blktwin.block.bio"
 
 
 def is_compiled(module: str = _WITNESS) -> bool:
-    """Say whether a module (default: the event core) would be imported as compiled code; False if it does not exist."""
+    """Say whether a module (default: of the hot path) would be imported as compiled code; False if there is none."""
     try:
         spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
