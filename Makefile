@@ -64,8 +64,8 @@ dev-compile: $(VENV)/run.stamp
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-build/sources.txt: FORCE
-	@$(PYTHON) tools/fingerprint.py $@
+build/sources.txt: FORCE | $(VENV)/created.stamp
+	@$(PY) tools/fingerprint.py $@
 
 build/installed.stamp: $(VENV)/run.stamp build/sources.txt setup.py pyproject.toml $(SOURCES)
 	@echo 'building blktwin ...'

@@ -15,7 +15,7 @@ SUFFIXES = (".py", ".toml", ".fio", ".typed")
 def fingerprint(root: Path) -> str:
     """List the package's files and the settings that change a build."""
     files = sorted(p.relative_to(root).as_posix() for p in (root / "src").rglob("*") if p.suffix in SUFFIXES)
-    settings = [f"{name}={os.environ.get(name, '')}" for name in ("BLKTWIN_COMPILE", "CC")]
+    settings = [f"interpreted={os.environ.get('BLKTWIN_COMPILE') == '0'}", f"CC={os.environ.get('CC', '')}"]
     return "\n".join([*settings, *files]) + "\n"
 
 
