@@ -105,7 +105,9 @@ def test_import_cycles() -> None:
 
 def test_kernel_lines() -> None:
     """Each port says of what it is one."""
-    _report(_complaints(list(_modules().values()), lambda p: tidy.kernel_lines(p.read_text())))
+    _report(
+        _complaints(list(_modules().values()), lambda p: tidy.kernel_lines(p.read_text(), tidy.head_lines(_tree(p))))
+    )
 
 
 def test_forbidden_text() -> None:
@@ -213,6 +215,13 @@ def test_type_only_imports_make_no_cycle() -> None:
 def test_kernel_lines_can_fail(text: str, wrong: bool) -> None:
     """Function, file and version are each required."""
     assert bool(tidy.kernel_lines(text)) is wrong
+
+
+def test_kernel_lines_of_a_head_name_a_file() -> None:
+    """The module's docstring may speak of a whole file, never without its version."""
+    assert tidy.kernel_lines("Kernel: block/blk-flush.c, v6.12.", head=1) == []
+    assert tidy.kernel_lines("Kernel: block/blk-flush.c.", head=1)
+    assert tidy.head_lines(ast.parse('"""A.\n\nB.\n"""\nx = 1')) == 4
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,8 @@ FORBIDDEN_TEXT = (
     (r"\bfarm-(?:ben" r"ch|stu" r"dio)\b|\.lib" r"rary/", "a tool that is not the project's"),
 )
 
-_KERNEL_LINE = re.compile(
-    r"(?:\b\w+\(\)|\b(?:struct|enum|union)\s+\w+|\b[A-Z][A-Z0-9_]{3,}).*?"  # function, type or constant
-    r"\b[\w./-]+\.[chS]\b.*?"  # file
-    r"\bv\d+\.\d+"  # version
-)
+_KERNEL_FILE = r"\b[\w./-]+\.[chS]\b.*?\bv\d+\.\d+"
+_KERNEL_NAME = r"(?:\b\w+\(\)|\b(?:struct|enum|union)\s+\w+|\b[A-Z][A-Z0-9_]{3,}).*?"
 _SLOW_IMPORTS = {"dataclasses", "enum", "heapq", "collections"}
 _SLOW_TYPING = {"NamedTuple", "Protocol", "TypedDict"}
 
@@ -172,8 +169,13 @@ def package_imports(module: str, tree: ast.Module, *, run_time: bool = False) ->
     return sorted(set(out))
 
 
-def kernel_lines(text: str) -> list[str]:
-    """`Kernel:` lines that do not name a function (or type), a file and a version."""
+def head_lines(tree: ast.Module) -> int:
+    """Count the lines of the module's docstring, which speaks of the whole file."""
+    return (tree.body[0].end_lineno or 0) if ast.get_docstring(tree) else 0
+
+
+def kernel_lines(text: str, head: int = 0) -> list[str]:
+    """`Kernel:` lines without a function (or type), a file and a version; the first head lines need no function."""
     lines = text.splitlines()
     out = []
     for number, line in enumerate(lines, 1):
@@ -184,7 +186,7 @@ def kernel_lines(text: str) -> list[str]:
                 if not following.strip().strip('"') or re.match(r"\s*(?:#+\s*)?[A-Z][a-z]+:", following):
                     break
                 entry += " " + following.strip()
-            if not _KERNEL_LINE.search(entry):
+            if not re.search(_KERNEL_FILE if number <= head else _KERNEL_NAME + _KERNEL_FILE, entry):
                 out.append(f"{number}: Kernel: needs function(), file and version: {line.strip()}")
     return out
 
