@@ -17,8 +17,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SETUP = runpy.run_path(str(ROOT / "setup.py"))
 
+LATENCIES = """
+from blktwin.fio.hist import LatencyStat
+a, b = LatencyStat(), LatencyStat()
+for i in range(20000):
+    a.add(i * i * 7919 % 50_000_017)
+    b.add(1 << (i % 45))
+a.merge(b)
+print(a.mean(), a.deviation(), a.percentiles([1.0, 50.0, 99.0, 99.99]), a.filled_bins())
+"""
+
 COMMANDS: dict[str, list[str]] = {
-    "errors": ["-c", "from blktwin.errors import ConfigError; print(ConfigError('m', file='f', line=1, key='k'))"],
+    "latencies": ["-c", LATENCIES],
 }
 """Arguments of python, run below the repository's root; each must print something and exit 0."""
 
@@ -71,6 +81,15 @@ def test_source_tree_is_interpreted() -> None:
     files = _module_files(interpreted=True)
     wrong = {n: p for n, p in files.items() if not (p.endswith(".py") and p.startswith(str(ROOT / "src")))}
     assert wrong == {}
+
+
+@pytest.mark.compiled
+@pytest.mark.usefixtures("compiled_build")
+def test_two_builds_are_compared() -> None:
+    """What a build says of itself differs; nothing else may."""
+    tell = ["-m", "blktwin.buildinfo"]
+    assert "(compiled)" in _python(tell, interpreted=False)
+    assert "(interpreted" in _python(tell, interpreted=True)
 
 
 @pytest.mark.compiled
