@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent
 SRC = ROOT / "src"
 
 COMPILED = (
+    "blktwin/units.py",
+    "blktwin/rng.py",
     "blktwin/block/**/*.py",
     "blktwin/drivers/**/*.py",
     "blktwin/sim/**/*.py",

@@ -133,7 +133,7 @@ TREE_CASES: list[tuple[TreeRule, str, int]] = [
     (tidy.policy_purity, "x = 1.5", 1),
     (tidy.policy_purity, "def f(x: float): pass", 1),
     (tidy.policy_purity, "x = a / b\nx /= 2", 2),
-    (tidy.policy_purity, "import time\nfrom random import choice\nimport os.path", 3),
+    (tidy.policy_purity, "import time\nfrom random import choice\nimport os.path\nfrom blktwin.rng import Rng", 4),
     (tidy.policy_purity, "print(1)", 1),
     (tidy.policy_purity, "if machine.is_simulated: pass", 1),
     (tidy.policy_purity, "x = a // b\nlatency_time = x\nrq.is_sync = True", 0),

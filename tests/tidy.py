@@ -13,7 +13,7 @@ FILE_LINES = 450
 FUNCTION_LINES = 60
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("units", "errors", "buildinfo"),
+    ("units", "errors", "rng", "buildinfo"),
     ("block",),
     ("drivers",),
     ("trace",),
@@ -36,6 +36,7 @@ FORBIDDEN_TEXT = (
 
 _KERNEL_FILE = r"\b[\w./-]+\.[chS]\b.*?\bv\d+\.\d+"
 _KERNEL_NAME = r"(?:\b\w+\(\)|\b(?:struct|enum|union)\s+\w+|\b[A-Z][A-Z0-9_]{3,}).*?"
+_IMPURE = {"time", "random", "datetime", "os", "secrets", "blktwin.rng"}
 _SLOW_IMPORTS = {"dataclasses", "enum", "heapq", "collections"}
 _SLOW_TYPING = {"NamedTuple", "Protocol", "TypedDict"}
 
@@ -82,7 +83,7 @@ def policy_purity(tree: ast.Module) -> list[str]:
             name = _name_of(node)
             what = name if name.startswith(("is_sim", "is_live", "isSim")) else ""
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            bad = sorted({m.split(".")[0] for m in _imported(node)} & {"time", "random", "datetime", "os", "secrets"})
+            bad = sorted({_root(m) for m in _imported(node)} & _IMPURE)
             what = ", ".join(f"import {m}" for m in bad)
         if what:
             out.append(f"{getattr(node, 'lineno', 0)}: {what}")
@@ -205,6 +206,12 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     elif node.module and not node.level:
         yield from (f"{node.module}.{alias.name}" if node.module.startswith("blktwin") else node.module
                     for alias in node.names)  # fmt: skip
+
+
+def _root(module: str) -> str:
+    """blktwin.block.bio -> blktwin.block; os.path -> os."""
+    parts = module.split(".")
+    return ".".join(parts[: 2 if parts[0] == "blktwin" else 1])
 
 
 def _name_of(node: ast.AST) -> str:
