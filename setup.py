@@ -75,7 +75,7 @@ def extensions() -> list[Extension]:
         raise SystemExit(f"blktwin: BLKTWIN_COMPILE=1, but {missing}")
     modules = compiled_modules()
     if wish == "0" or missing or not modules:
-        print(f"blktwin: {missing or 'not compiled as asked'}: the hot path runs interpreted, some 30 times slower")
+        print(f"blktwin: {missing or 'not compiled as asked'}: the hot path runs interpreted, much slower")
         return []
     for module in modules:
         if not (ROOT / module).with_name("__init__.py").exists():

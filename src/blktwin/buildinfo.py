@@ -20,7 +20,7 @@ def is_compiled(module: str = _WITNESS) -> bool:
 
 def describe() -> str:
     """Name version and build in one line, for --version and for the install step."""
-    kind = "compiled" if is_compiled() else "interpreted: same results, some 30 times slower"
+    kind = "compiled" if is_compiled() else "interpreted: same results, much slower"
     return f"blktwin {blktwin.__version__} ({kind})"
 
 
