@@ -1,0 +1,105 @@
+"""Software and hardware queues: the two stages between a submitter and the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from blktwin.block.machine import Work
+from blktwin.block.request import Request, RequestList
+from blktwin.block.tags import Tags
+
+if TYPE_CHECKING:
+    from blktwin.block.flush import FlushQueue
+    from blktwin.block.queue import RequestQueue
+
+DISPATCH_BUSY_SHIFT: Final = 16
+
+
+class SoftwareQueue:
+    """One CPU's requests on their way to a hardware queue (struct blk_mq_ctx)."""
+
+    def __init__(self, cpu: int) -> None:
+        self.cpu: i64 = cpu
+        self.rq_list: RequestList = RequestList()
+
+
+class RunWork(Work):
+    """The hardware queue's own work: runs the queue from kblockd."""
+
+    def __init__(self, hctx: HardwareQueue) -> None:
+        super().__init__()
+        self.hctx: HardwareQueue = hctx
+
+    def run(self) -> None:
+        """Run the queue."""
+        self.hctx.q.run_from_work(self.hctx)
+
+
+class HardwareQueue:
+    """One queue of the device: tags, requests that the driver refused, and the state of its runs.
+
+    Kernel: struct blk_mq_hw_ctx, include/linux/blk-mq.h, v6.12.
+    """
+
+    def __init__(self, q: RequestQueue, index: int, tags: Tags, sched_tags: Tags | None) -> None:
+        self.q: RequestQueue = q
+        self.index: i64 = index
+        self.tags: Tags = tags
+        self.sched_tags: Tags | None = sched_tags
+        self.ctxs: list[SoftwareQueue] = []
+        self.cpus: list[int] = []
+        """CPUs that map here, in order; kblockd runs on the first."""
+        self.nr_ctx_queued: i64 = 0
+        """Requests in this queue's software queues."""
+        self.dispatch_from: i64 = 0
+        """Index of the software queue that comes first in a one-by-one round."""
+        self.dispatch: RequestList = RequestList()
+        self.dispatch_busy: i64 = 0
+        self.needs_restart: bool = False
+        self.is_stopped: bool = False
+        self.run_work: RunWork = RunWork(self)
+        self.requests: list[Request] = []
+        """By driver tag (no elevator) or scheduler tag."""
+        self.fq: FlushQueue | None = None
+        self.nr_runs: i64 = 0
+
+    def update_dispatch_busy(self, is_busy: bool) -> None:
+        """Move the average of how often the driver refused: weight 7 of 8 on the past.
+
+        Kernel: blk_mq_update_dispatch_busy(), block/blk-mq.c, v6.12.
+        """
+        ewma = self.dispatch_busy
+        if ewma == 0 and not is_busy:
+            return
+        ewma = ewma * 7
+        if is_busy:
+            ewma += DISPATCH_BUSY_SHIFT
+        self.dispatch_busy = ewma // 8
+
+    def insert_ctx(self, rq: Request, at_head: bool) -> None:
+        """Put rq into its software queue."""
+        ctx = rq.ctx
+        assert ctx is not None
+        rq.is_queued = True
+        if at_head:
+            ctx.rq_list.prepend(rq)
+        else:
+            ctx.rq_list.append(rq)
+        self.nr_ctx_queued += 1
+
+    def dequeue_ctx(self) -> Request | None:
+        """Take one request from the next non-empty software queue, round robin."""
+        if self.nr_ctx_queued == 0:
+            return None
+        nr = len(self.ctxs)
+        for step in range(nr):
+            at = (self.dispatch_from + step) % nr
+            rq = self.ctxs[at].rq_list.pop()
+            if rq is not None:
+                self.dispatch_from = (at + 1) % nr
+                self.nr_ctx_queued -= 1
+                rq.is_queued = False
+                return rq
+        raise AssertionError("the software queues have lost a request")

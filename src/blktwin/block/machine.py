@@ -1,0 +1,115 @@
+"""The seam: all that a policy may ask of the world it runs in.
+
+Rule 1: a verb never calls back. Work never runs inline, a timer never fires inline, wake_task() never runs the task.
+Rule 2: a timer fires at or after its time, never before; equal times fire in arming order; a cancelled timer never fires.
+Rule 3: now_ns() never goes back.
+This file knows nothing of requests or queues. Read next: bio.py, request.py, queue.py.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from mypy_extensions import i64, mypyc_attr
+
+from blktwin.block.bio import Bio
+from blktwin.block.cgroup import Cgroup
+from blktwin.block.plug import Plug
+from blktwin.block.tracepoint import Tracepoints
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Timer:
+    """A reusable one-shot timer; the owner subclasses it and overrides fire()."""
+
+    def __init__(self) -> None:
+        self.slot: object | None = None
+        """The machine's own bookkeeping; nobody else's."""
+
+    def fire(self) -> None:
+        """Run at or after the armed time."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Work:
+    """A work item: runs later in a kernel worker; queueing it while pending does nothing."""
+
+    def __init__(self) -> None:
+        self.is_pending: bool = False
+        self.slot: object | None = None
+        """The machine's own bookkeeping; nobody else's."""
+
+    def run(self) -> None:
+        """Run in a worker; is_pending is already False."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Task:
+    """Who is running: identity, cgroup, I/O priority, CPU, and the per-task block state (plug, pending bios)."""
+
+    def __init__(self, pid: int, comm: str, cgroup: Cgroup) -> None:
+        self.pid: int = pid
+        self.comm: str = comm
+        self.cgroup: Cgroup = cgroup
+        self.ioprio: int = 0
+        self.cpu: int = 0
+        self.plug: Plug | None = None
+        self.bio_list: Bio | None = None
+        """Bios whose submission has begun but not ended, in order (current->bio_list)."""
+        self.is_submitting: bool = False
+        self.is_blocked: bool = False
+        """True while the submission at the head of bio_list sleeps for a tag."""
+        self.utime_ns: i64 = 0
+        self.stime_ns: i64 = 0
+        self.nr_switches: i64 = 0
+        """Voluntary context switches: how often it slept."""
+        self.is_queued: bool = False
+        self.next_runnable: Task | None = None
+        """The machine's run queue link."""
+
+    def run(self) -> None:
+        """Go on until the task sleeps (return) or ends; called by the machine when a CPU takes it."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Machine:
+    """Time, timers, workers, tasks; current is who runs now (a CPU's idle task inside an interrupt)."""
+
+    def __init__(self, idle_task: Task, trace: Tracepoints, hz: int, nr_cpus: int) -> None:
+        self.current: Task = idle_task
+        self.trace: Tracepoints = trace
+        self.hz: int = hz
+        self.nr_cpus: int = nr_cpus
+        self.cpus_per_cache: int = nr_cpus
+        """CPUs that share a last-level cache, in equal runs from CPU 0."""
+
+    def shares_cache(self, cpu: int, other: int) -> bool:
+        """Say whether two CPUs share a last-level cache."""
+        return cpu // self.cpus_per_cache == other // self.cpus_per_cache
+
+    @abstractmethod
+    def now_ns(self) -> i64:
+        """Return the time in ns; it never goes back."""
+
+    @abstractmethod
+    def arm_timer(self, timer: Timer, expires_ns: i64) -> None:
+        """Fire timer at or after expires_ns; a timer that is armed already moves to the new time."""
+
+    @abstractmethod
+    def cancel_timer(self, timer: Timer) -> bool:
+        """Disarm timer; return True if it was armed."""
+
+    @abstractmethod
+    def queue_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
+        """Run work on a kernel worker of cpu (-1: this one) after delay_ns; pending work moves to the earlier time."""
+
+    @abstractmethod
+    def raise_softirq(self, work: Work, cpu: int) -> None:
+        """Run work on cpu in interrupt context, soon."""
+
+    @abstractmethod
+    def wake_task(self, task: Task) -> None:
+        """Make task runnable; it goes on where it slept when a CPU takes it."""

@@ -1,0 +1,252 @@
+"""The request: what the driver gets, one or more contiguous bios, identified by its tag.
+
+Requests are preallocated, one per tag, as in the kernel; nothing is allocated per I/O.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from blktwin.block.bio import BLK_STS_OK, REQ_OP_READ, REQ_SYNC, Bio
+
+if TYPE_CHECKING:
+    from blktwin.block.cgroup import Cgroup
+    from blktwin.block.hctx import HardwareQueue, SoftwareQueue
+    from blktwin.block.queue import RequestQueue
+
+MQ_RQ_IDLE: Final = 0
+MQ_RQ_IN_FLIGHT: Final = 1
+MQ_RQ_COMPLETE: Final = 2
+
+RQF_STARTED: Final = 1 << 0
+RQF_FLUSH_SEQ: Final = 1 << 1
+RQF_USE_SCHED: Final = 1 << 2
+RQF_SOFTBARRIER: Final = 1 << 3
+RQF_ELVPRIV: Final = 1 << 4
+RQF_FLUSH_RQ: Final = 1 << 5
+
+NO_TAG: Final = -1
+
+
+class Request:
+    """One request; lists are intrusive through `next`, and `list_name` says which list holds it ("" for none)."""
+
+    def __init__(self, q: RequestQueue, hctx: HardwareQueue, index: int) -> None:
+        self.q: RequestQueue = q
+        self.hctx: HardwareQueue = hctx
+        self.ctx: SoftwareQueue | None = None
+        self.index: i64 = index
+        """Position in the tag map that it was allocated from."""
+        self.tag: i64 = NO_TAG
+        """Driver tag, or NO_TAG."""
+        self.sched_tag: i64 = NO_TAG
+        self.state: i64 = MQ_RQ_IDLE
+        self.rq_flags: i64 = 0
+        self.op: i64 = REQ_OP_READ
+        self.flags: i64 = 0
+        self.sector: i64 = 0
+        self.nr_sectors: i64 = 0
+        self.nr_segments: i64 = 1
+        self.ioprio: i64 = 0
+        self.cgroup: Cgroup | None = None
+        self.bio: Bio | None = None
+        self.bio_tail: Bio | None = None
+        self.start_ns: i64 = 0
+        self.io_start_ns: i64 = 0
+        self.submit_cpu: i64 = 0
+        self.status: i64 = BLK_STS_OK
+        self.next: Request | None = None
+        self.is_queued: bool = False
+        """True while it stands in the elevator, a software queue or a dispatch list."""
+        self.fifo_prev: Request | None = None
+        self.fifo_next: Request | None = None
+        self.fifo_expires: i64 = 0
+        """When the elevator must serve it, in jiffies."""
+        self.elv: object | None = None
+        """The elevator's own data of this request."""
+        self.flush_seq: i64 = 0
+        self.flush_errors: i64 = BLK_STS_OK
+        self.serial: i64 = 0
+        """Counts requests of the queue; orders equal sectors."""
+
+    def end_sector(self) -> i64:
+        """Return the first sector after the request."""
+        return self.sector + self.nr_sectors
+
+    def is_sync(self) -> bool:
+        """Say whether a task waits for it: every read, and writes marked so.
+
+        Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
+        """
+        return self.op == REQ_OP_READ or (self.flags & REQ_SYNC) != 0
+
+    def init_from_bio(self, bio: Bio) -> None:
+        """Take a bio as the first of this request."""
+        self.op = bio.op
+        self.flags = bio.flags
+        self.sector = bio.sector
+        self.nr_sectors = bio.nr_sectors
+        self.nr_segments = bio.nr_segments
+        self.ioprio = bio.ioprio
+        self.cgroup = bio.cgroup
+        self.bio = bio
+        self.bio_tail = bio
+        self.status = BLK_STS_OK
+
+
+class RequestList:
+    """A singly linked FIFO of requests with push at both ends."""
+
+    def __init__(self) -> None:
+        self.head: Request | None = None
+        self.tail: Request | None = None
+        self.count: i64 = 0
+
+    def append(self, rq: Request) -> None:
+        """Put rq last."""
+        rq.next = None
+        tail = self.tail
+        if tail is None:
+            self.head = rq
+        else:
+            tail.next = rq
+        self.tail = rq
+        self.count += 1
+
+    def prepend(self, rq: Request) -> None:
+        """Put rq first."""
+        rq.next = self.head
+        if self.head is None:
+            self.tail = rq
+        self.head = rq
+        self.count += 1
+
+    def pop(self) -> Request | None:
+        """Take the first request, or None."""
+        rq = self.head
+        if rq is None:
+            return None
+        self.head = rq.next
+        if self.head is None:
+            self.tail = None
+        rq.next = None
+        self.count -= 1
+        return rq
+
+    def take_all(self, other: RequestList) -> None:
+        """Move all of other behind this list's last."""
+        first = other.head
+        if first is None:
+            return
+        tail = self.tail
+        if tail is None:
+            self.head = first
+        else:
+            tail.next = first
+        self.tail = other.tail
+        self.count += other.count
+        other.head = None
+        other.tail = None
+        other.count = 0
+
+    def remove(self, rq: Request) -> None:
+        """Take rq out; it must be in the list."""
+        before: Request | None = None
+        at = self.head
+        while at is not None and at is not rq:
+            before = at
+            at = at.next
+        assert at is not None, "the request is not on this list"
+        if before is None:
+            self.head = rq.next
+        else:
+            before.next = rq.next
+        if self.tail is rq:
+            self.tail = before
+        rq.next = None
+        self.count -= 1
+
+
+class FifoList:
+    """A doubly linked FIFO through fifo_prev and fifo_next; any request leaves in constant time."""
+
+    def __init__(self) -> None:
+        self.head: Request | None = None
+        self.tail: Request | None = None
+        self.count: i64 = 0
+
+    def append(self, rq: Request) -> None:
+        """Put rq last."""
+        tail = self.tail
+        rq.fifo_prev = tail
+        rq.fifo_next = None
+        if tail is None:
+            self.head = rq
+        else:
+            tail.fifo_next = rq
+        self.tail = rq
+        self.count += 1
+
+    def remove(self, rq: Request) -> None:
+        """Take rq out; it must be in the list."""
+        before = rq.fifo_prev
+        behind = rq.fifo_next
+        if before is None:
+            self.head = behind
+        else:
+            before.fifo_next = behind
+        if behind is None:
+            self.tail = before
+        else:
+            behind.fifo_prev = before
+        rq.fifo_prev = None
+        rq.fifo_next = None
+        self.count -= 1
+
+
+class SortList:
+    """Requests ordered by first sector, equal ones by age (the kernel's rb-tree of an elevator)."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def position(self, sector: i64, serial: i64) -> i64:
+        """Return the index of the first request that is not before (sector, serial)."""
+        requests = self.requests
+        low: i64 = 0
+        high: i64 = len(requests)
+        while low < high:
+            middle = (low + high) >> 1
+            rq = requests[middle]
+            if rq.sector < sector or (rq.sector == sector and rq.serial < serial):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def add(self, rq: Request) -> None:
+        """Insert rq at its place."""
+        self.requests.insert(int(self.position(rq.sector, rq.serial)), rq)
+
+    def remove(self, rq: Request) -> None:
+        """Take rq out; its sector must be what it was when it was added."""
+        at = int(self.position(rq.sector, rq.serial))
+        assert self.requests[at] is rq, f"sector {rq.sector} is not in the sorted list"
+        del self.requests[at]
+
+    def first_from(self, sector: i64) -> Request | None:
+        """Return the first request at or after sector."""
+        at = self.position(sector, 0)
+        return self.requests[at] if at < len(self.requests) else None
+
+    def starting_at(self, sector: i64) -> Request | None:
+        """Return the oldest request that starts exactly at sector."""
+        rq = self.first_from(sector)
+        return rq if rq is not None and rq.sector == sector else None
+
+    def neighbour(self, rq: Request, step: i64) -> Request | None:
+        """Return the request before (step -1) or behind (step 1) rq."""
+        at = self.position(rq.sector, rq.serial) + step
+        return self.requests[at] if 0 <= at < len(self.requests) else None

@@ -1,0 +1,1 @@
+"""Block drivers: what stands between a hardware queue and a device."""

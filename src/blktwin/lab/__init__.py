@@ -1,0 +1,1 @@
+"""Whole runs: from a job file and a stack to a result."""

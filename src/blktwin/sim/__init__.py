@@ -1,0 +1,1 @@
+"""The simulated machine: virtual nanoseconds, CPUs as serial resources, device models."""

@@ -1,0 +1,81 @@
+"""What the CPU work of one I/O costs, in ns, named by the step that does it.
+
+The steps are charged where the kernel's tracepoints stand (trace.py) and where the machine switches tasks (machine.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+COST_NAMES: Final = (
+    "user_io",
+    "sys_enter",
+    "sys_exit",
+    "io_prep",
+    "submit",
+    "alloc",
+    "merge",
+    "plug",
+    "insert",
+    "issue",
+    "irq",
+    "idle_exit",
+    "softirq",
+    "complete",
+    "wake",
+    "queue_work",
+    "work",
+    "switch",
+    "cgroup_level",
+    "timer",
+)
+
+
+class Costs:
+    """One CPU's costs in ns; every field is a name of COST_NAMES followed by _ns."""
+
+    def __init__(self) -> None:
+        self.user_io_ns: i64 = 0
+        """fio's own work between two I/Os, in user space."""
+        self.sys_enter_ns: i64 = 0
+        self.sys_exit_ns: i64 = 0
+        self.io_prep_ns: i64 = 0
+        """File and direct-I/O layer above the bio, per I/O."""
+        self.submit_ns: i64 = 0
+        """Checks and limits of one bio."""
+        self.alloc_ns: i64 = 0
+        """Tag and request."""
+        self.merge_ns: i64 = 0
+        self.plug_ns: i64 = 0
+        """Per plug: start and flush."""
+        self.insert_ns: i64 = 0
+        """Elevator or software queue: insert and take out."""
+        self.issue_ns: i64 = 0
+        """The driver's queue_rq."""
+        self.irq_ns: i64 = 0
+        self.idle_exit_ns: i64 = 0
+        """Added to an interrupt that finds its CPU idle."""
+        self.softirq_ns: i64 = 0
+        self.complete_ns: i64 = 0
+        """End of the request and its bios."""
+        self.wake_ns: i64 = 0
+        """try_to_wake_up() in the waker."""
+        self.queue_work_ns: i64 = 0
+        self.work_ns: i64 = 0
+        """A worker's own overhead per work item."""
+        self.switch_ns: i64 = 0
+        """Schedule: put the last task, pick and switch to the next."""
+        self.cgroup_level_ns: i64 = 0
+        """Added to a switch per level of the task's cgroup below the root."""
+        self.timer_ns: i64 = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Return all costs by name, without the unit."""
+        return {name: int(getattr(self, name + "_ns")) for name in COST_NAMES}
+
+    def update(self, values: dict[str, int]) -> None:
+        """Set costs by name (ns); the names must be in COST_NAMES."""
+        for name, value in values.items():
+            setattr(self, name + "_ns", value)

@@ -1,0 +1,160 @@
+"""CPUs as serial resources: a run queue, and when the CPU is free again.
+
+Code runs ahead: a task's step happens at one event, its charges move the machine's local clock, and the CPU is busy until then.
+An interrupt that falls into a busy stretch runs at once and lengthens the stretch by its cost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from blktwin.block.machine import Task, Work
+from blktwin.sim.events import Event
+
+if TYPE_CHECKING:
+    from blktwin.sim.machine import SimMachine
+
+
+class IdleTask(Task):
+    """A CPU's idle task: who is current inside an interrupt."""
+
+
+class Cpu(Event):
+    """One CPU; as an event it is "take the next runnable task"."""
+
+    def __init__(self, machine: SimMachine, index: int, idle_task: Task) -> None:
+        super().__init__()
+        self.machine: SimMachine = machine
+        self.index: int = index
+        self.idle_task: Task = idle_task
+        self.head: Task | None = None
+        self.tail: Task | None = None
+        self.nr_runnable: i64 = 0
+        self.last: Task | None = None
+        self.free_at_ns: i64 = 0
+        """End of the stretch that is charged already."""
+        self.irq_free_at_ns: i64 = 0
+        self.busy_ns: i64 = 0
+        self.is_running: bool = False
+        """True while a task's step, or an interrupt, runs here: its end looks for the next task itself."""
+        self.worker: Worker | None = None
+
+    def push(self, task: Task, at_head: bool) -> None:
+        """Put a task into the run queue."""
+        task.is_queued = True
+        self.nr_runnable += 1
+        tail = self.tail
+        if tail is None:
+            task.next_runnable = None
+            self.head = task
+            self.tail = task
+        elif at_head:
+            task.next_runnable = self.head
+            self.head = task
+        else:
+            task.next_runnable = None
+            tail.next_runnable = task
+            self.tail = task
+
+    def pop(self) -> Task | None:
+        """Take the first runnable task."""
+        task = self.head
+        if task is None:
+            return None
+        self.head = task.next_runnable
+        if self.head is None:
+            self.tail = None
+        task.next_runnable = None
+        task.is_queued = False
+        self.nr_runnable -= 1
+        return task
+
+    def is_idle(self, now_ns: i64) -> bool:
+        """Say whether nothing runs or waits here."""
+        return self.nr_runnable == 0 and self.free_at_ns <= now_ns and not self.is_running
+
+    def fire(self) -> None:
+        """Run the next task up to where it sleeps."""
+        machine = self.machine
+        if self.free_at_ns > machine.events.now_ns:
+            # An interrupt has lengthened the stretch.
+            machine.events.at(self, self.free_at_ns)
+            return
+        task = self.pop()
+        if task is None:
+            return
+        start = machine.events.now_ns
+        machine.local_ns = start
+        if task is not self.last:
+            self.last = task
+            machine.charge_switch(task)
+        task.cpu = self.index
+        machine.current = task
+        self.is_running = True
+        task.run()
+        self.is_running = False
+        machine.current = self.idle_task
+        task.nr_switches += 1
+        end = machine.local_ns
+        self.busy_ns += end - start
+        self.free_at_ns = end
+        if self.nr_runnable > 0 and not self.is_queued:
+            machine.events.at(self, end)
+
+
+class SimWork(Event):
+    """A delayed work item's timer, made once per item."""
+
+    def __init__(self, machine: SimMachine, work: Work) -> None:
+        super().__init__()
+        self.machine: SimMachine = machine
+        self.work: Work = work
+        self.cpu: int = 0
+        self.next: SimWork | None = None
+        self.is_listed: bool = False
+
+    def fire(self) -> None:
+        """Hand the work to its CPU's worker."""
+        machine = self.machine
+        machine.enter_irq(self.cpu, 0)
+        machine.hand_to_worker(self)
+        machine.leave_irq()
+
+
+class Worker(Task):
+    """One CPU's high-priority kernel worker (kblockd): runs its work items in order."""
+
+    def __init__(self, machine: SimMachine, cpu: int, pid: int) -> None:
+        super().__init__(pid, f"kworker/{cpu}:1H", machine.cgroups.root)
+        self.machine: SimMachine = machine
+        self.cpu = cpu
+        self.first: SimWork | None = None
+        self.last: SimWork | None = None
+        self.nr_works: i64 = 0
+
+    def add(self, item: SimWork) -> None:
+        """Put a work item last."""
+        item.is_listed = True
+        item.next = None
+        tail = self.last
+        if tail is None:
+            self.first = item
+        else:
+            tail.next = item
+        self.last = item
+
+    def run(self) -> None:
+        """Run all items."""
+        item = self.first
+        while item is not None:
+            self.first = item.next
+            if self.first is None:
+                self.last = None
+            item.is_listed = False
+            item.work.is_pending = False
+            self.nr_works += 1
+            self.machine.charge(self.machine.costs.work_ns)
+            item.work.run()
+            item = self.first

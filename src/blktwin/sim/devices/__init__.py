@@ -1,0 +1,1 @@
+"""Models of storage devices: when a started request completes."""

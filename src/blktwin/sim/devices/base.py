@@ -1,0 +1,82 @@
+"""What every simulated device shares: one completion event per tag, made once, and the interrupt that it raises."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from blktwin.block.bio import BLK_STS_OK
+from blktwin.block.request import Request
+from blktwin.drivers.device import Device
+from blktwin.sim.events import Event
+from blktwin.sim.machine import SimMachine
+
+
+class Slot(Event):
+    """A request in the device; its event is the completion interrupt."""
+
+    def __init__(self, device: SimDevice) -> None:
+        super().__init__()
+        self.device: SimDevice = device
+        self.rq: Request | None = None
+        self.status: i64 = BLK_STS_OK
+        self.cpu: int = 0
+
+    def fire(self) -> None:
+        """Raise the interrupt and complete the request."""
+        self.device.interrupt(self)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SimDevice(Device):
+    """Base of the device models; subclasses say when a request is done."""
+
+    def __init__(self, machine: SimMachine, nr_queues: int, queue_depth: int) -> None:
+        self.machine: SimMachine = machine
+        self.queue_depth: i64 = queue_depth
+        self.slots: list[Slot] = [Slot(self) for _ in range(nr_queues * queue_depth)]
+        self.in_device: i64 = 0
+        self.has_irq_hop: bool = True
+        """Completions go through blk-mq's choice of CPU; False: ended where the interrupt comes (null_blk's timer)."""
+
+    def submit(self, rq: Request) -> i64:
+        """Take a request and queue its completion."""
+        machine = self.machine
+        faults = machine.faults
+        status: i64 = BLK_STS_OK
+        delay: i64 = 0
+        if faults.is_active:
+            refused = faults.queue_status()
+            if refused != BLK_STS_OK:
+                return refused
+            status = faults.io_status()
+            delay = faults.io_delay_ns()
+        slot = self.slots[rq.hctx.index * self.queue_depth + rq.tag]
+        slot.rq = rq
+        slot.status = status
+        slot.cpu = self.irq_cpu(rq)
+        self.in_device += 1
+        machine.events.at(slot, self.done_at_ns(rq, machine.local_ns) + delay)
+        return BLK_STS_OK
+
+    def irq_cpu(self, rq: Request) -> int:
+        """Return the CPU that gets the interrupt: the queue's own."""
+        cpus = rq.hctx.cpus
+        return self.machine.current.cpu if len(cpus) != 1 else cpus[0]
+
+    def done_at_ns(self, rq: Request, now_ns: i64) -> i64:
+        """Return when rq, which arrives now, is done."""
+        raise NotImplementedError
+
+    def interrupt(self, slot: Slot) -> None:
+        """Complete a slot's request in an interrupt."""
+        rq = slot.rq
+        assert rq is not None
+        slot.rq = None
+        self.in_device -= 1
+        machine = self.machine
+        machine.enter_irq(slot.cpu, machine.costs.irq_ns)
+        if self.has_irq_hop:
+            rq.q.complete_request(rq, slot.status)
+        else:
+            rq.q.complete_here(rq, slot.status)
+        machine.leave_irq()

@@ -1,0 +1,245 @@
+"""The simulated machine: virtual time behind the seam of block/machine.py.
+
+local_ns is the clock of whoever runs now; it starts at the event's time and moves with every charge.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from blktwin.block.cgroup import CgroupTree
+from blktwin.block.machine import Machine, Task, Timer, Work
+from blktwin.block.tracepoint import Tracepoints
+from blktwin.sim.costs import Costs
+from blktwin.sim.cpu import Cpu, IdleTask, SimWork, Worker
+from blktwin.sim.events import Event, EventQueue
+from blktwin.sim.faults import Faults
+
+KTHREAD_PID: Final = 100
+
+
+class SimTimer(Event):
+    """A timer's place in the event queue, made once; moving the deadline later costs nothing."""
+
+    def __init__(self, machine: SimMachine, timer: Timer, cpu: int) -> None:
+        super().__init__()
+        self.machine: SimMachine = machine
+        self.timer: Timer = timer
+        self.cpu: int = cpu
+        self.expires_ns: i64 = -1
+
+    def fire(self) -> None:
+        """Fire the timer, or wait on when its time was moved or it was cancelled."""
+        machine = self.machine
+        expires_ns = self.expires_ns
+        if expires_ns < 0:
+            return
+        if expires_ns > machine.events.now_ns:
+            machine.events.at(self, expires_ns)
+            return
+        self.expires_ns = -1
+        machine.enter_irq(self.cpu, machine.costs.timer_ns)
+        self.timer.fire()
+        machine.leave_irq()
+
+
+class Softirq(Event):
+    """One raised softirq on its way to a CPU."""
+
+    def __init__(self, machine: SimMachine, work: Work, cpu: int) -> None:
+        super().__init__()
+        self.machine: SimMachine = machine
+        self.work: Work = work
+        self.cpu: int = cpu
+
+    def fire(self) -> None:
+        """Run the softirq."""
+        machine = self.machine
+        self.work.is_pending = False
+        machine.enter_irq(self.cpu, machine.costs.softirq_ns)
+        self.work.run()
+        machine.leave_irq()
+
+
+class SimMachine(Machine):
+    """nr_cpus equal CPUs, one cost table, one event queue, one seeded source of faults."""
+
+    def __init__(self, trace: Tracepoints, *, nr_cpus: int, hz: int, costs: Costs, faults: Faults) -> None:
+        self.cgroups: CgroupTree = CgroupTree()
+        idle_tasks = [IdleTask(0, "swapper", self.cgroups.root) for _ in range(nr_cpus)]
+        super().__init__(idle_tasks[0], trace, hz, nr_cpus)
+        self.events: EventQueue = EventQueue()
+        self.costs: Costs = costs
+        self.faults: Faults = faults
+        self.local_ns: i64 = 0
+        self.irq_start_ns: i64 = 0
+        self.cpus: list[Cpu] = []
+        for index in range(nr_cpus):
+            idle_tasks[index].cpu = index
+            cpu = Cpu(self, index, idle_tasks[index])
+            cpu.worker = Worker(self, index, KTHREAD_PID + index)
+            self.cpus.append(cpu)
+        self.irq_cpu: Cpu = self.cpus[0]
+
+    # -- charges
+
+    def charge(self, ns: i64) -> None:
+        """Spend CPU time of whoever runs now."""
+        self.local_ns += ns
+        self.current.stime_ns += ns
+
+    def charge_switch(self, task: Task) -> None:
+        """Spend the switch to task; deeper cgroups cost more."""
+        costs = self.costs
+        self.local_ns += costs.switch_ns + costs.cgroup_level_ns * task.cgroup.depth
+
+    def enter_irq(self, cpu_index: int, cost_ns: i64) -> None:
+        """Begin an interrupt on a CPU at the time of the running event."""
+        cpu = self.cpus[cpu_index]
+        start = self.events.now_ns
+        if cpu.irq_free_at_ns > start:
+            start = cpu.irq_free_at_ns
+        self.irq_cpu = cpu
+        self.irq_start_ns = start
+        self.local_ns = start + cost_ns
+        if cpu.free_at_ns <= start and cpu.nr_runnable == 0:
+            self.local_ns += self.costs.idle_exit_ns
+            cpu.last = None
+        cpu.is_running = True
+        self.current = cpu.idle_task
+
+    def leave_irq(self) -> None:
+        """End the interrupt; the CPU's stretch grows by what it cost."""
+        cpu = self.irq_cpu
+        end = self.local_ns
+        cost = end - self.irq_start_ns
+        cpu.irq_free_at_ns = end
+        cpu.busy_ns += cost
+        if cpu.free_at_ns > self.irq_start_ns:
+            cpu.free_at_ns += cost
+        else:
+            cpu.free_at_ns = end
+        cpu.is_running = False
+        if cpu.nr_runnable > 0 and not cpu.is_queued:
+            self.events.at(cpu, cpu.free_at_ns)
+
+    # -- the seam
+
+    def now_ns(self) -> i64:
+        """Return the local time."""
+        return self.local_ns
+
+    def arm_timer(self, timer: Timer, expires_ns: i64) -> None:
+        """Arm or move a timer; an injected fault may make it late."""
+        slot = timer.slot
+        if slot is None:
+            entry = SimTimer(self, timer, self.current.cpu)
+            timer.slot = entry
+        else:
+            assert isinstance(slot, SimTimer)
+            entry = slot
+        if self.faults.is_active:
+            expires_ns += self.faults.timer_delay_ns()
+        entry.expires_ns = expires_ns
+        entry.cpu = self.current.cpu
+        if entry.is_queued:
+            if entry.time_ns <= expires_ns:
+                return
+            self.events.remove(entry)
+        self.events.at(entry, expires_ns)
+
+    def cancel_timer(self, timer: Timer) -> bool:
+        """Disarm a timer; its entry stays queued and does nothing."""
+        slot = timer.slot
+        if slot is None:
+            return False
+        assert isinstance(slot, SimTimer)
+        was_armed = slot.expires_ns >= 0
+        slot.expires_ns = -1
+        return was_armed
+
+    def queue_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
+        """Hand work to a CPU's worker now, or after delay_ns."""
+        slot = work.slot
+        if slot is None:
+            item = SimWork(self, work)
+            work.slot = item
+        else:
+            assert isinstance(slot, SimWork)
+            item = slot
+        if self.faults.is_active:
+            delay_ns += self.faults.work_delay_ns()
+        if work.is_pending:
+            if item.is_listed or item.time_ns <= self.local_ns + delay_ns:
+                return
+            self.events.remove(item)
+        work.is_pending = True
+        item.cpu = self.current.cpu if cpu < 0 else cpu
+        self.charge(self.costs.queue_work_ns)
+        if delay_ns > 0:
+            self.events.at(item, self.local_ns + delay_ns)
+        else:
+            self.hand_to_worker(item)
+
+    def hand_to_worker(self, item: SimWork) -> None:
+        """Give a work item to its CPU's worker and wake that."""
+        worker = self.cpus[item.cpu].worker
+        assert worker is not None
+        worker.add(item)
+        if not worker.is_queued and self.current is not worker:
+            self.make_runnable(worker, self.cpus[item.cpu], True)
+
+    def raise_softirq(self, work: Work, cpu: int) -> None:
+        """Run work in an interrupt on cpu at the local time."""
+        if work.is_pending:
+            return
+        work.is_pending = True
+        slot = work.slot
+        if slot is None:
+            event = Softirq(self, work, cpu)
+            work.slot = event
+        else:
+            assert isinstance(slot, Softirq)
+            event = slot
+        self.events.at(event, self.local_ns)
+
+    def wake_task(self, task: Task) -> None:
+        """Make task runnable on its last CPU if that is idle, else on an idle one, else behind the others."""
+        if task.is_queued:
+            return
+        cpu = self.cpus[task.cpu]
+        if self.nr_cpus > 1 and not cpu.is_idle(self.local_ns) and not (cpu.is_running and cpu.nr_runnable == 0):
+            for other in self.cpus:
+                if other.is_idle(self.local_ns):
+                    cpu = other
+                    break
+        self.make_runnable(task, cpu, False)
+
+    def make_runnable(self, task: Task, cpu: Cpu, at_head: bool) -> None:
+        """Queue task on cpu, and let the CPU look for work when it is free."""
+        self.charge(self.costs.wake_ns)
+        cpu.push(task, at_head)
+        if not cpu.is_queued and not cpu.is_running:
+            free_at = cpu.free_at_ns
+            at = self.local_ns
+            if free_at > at:
+                at = free_at
+            self.events.at(cpu, at)
+
+    # -- running
+
+    def start_task(self, task: Task, cpu_index: int, at_ns: i64) -> None:
+        """Let a new task run first at at_ns, outside any event."""
+        self.local_ns = at_ns
+        self.current = self.cpus[cpu_index].idle_task
+        task.cpu = cpu_index
+        cpu = self.cpus[cpu_index]
+        cpu.push(task, False)
+        if not cpu.is_queued:
+            self.events.at(cpu, at_ns)
+
+    def run(self, until_ns: i64, max_events: i64) -> i64:
+        """Fire events up to until_ns, at most max_events; return how many fired."""
+        return self.events.run(until_ns, max_events)

@@ -1,0 +1,202 @@
+"""The tracepoints of the simulated machine: each charges the CPU cost of its step; a recorder adds rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64, mypyc_attr
+
+from blktwin.block.bio import Bio, rwbs
+from blktwin.block.machine import Task
+from blktwin.block.request import Request
+from blktwin.block.tracepoint import Tracepoints
+from blktwin.sim.costs import Costs
+
+if TYPE_CHECKING:
+    from blktwin.sim.machine import SimMachine
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CostTrace(Tracepoints):
+    """Moves the local clock at every step; bind() gives it its machine."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs: Costs = costs
+        self.machine: SimMachine | None = None
+
+    def bind(self, machine: SimMachine) -> None:
+        """Take the machine whose clock moves."""
+        self.machine = machine
+
+    def spend(self, ns: i64) -> None:
+        """Charge system time."""
+        machine = self.machine
+        assert machine is not None
+        machine.local_ns += ns
+        machine.current.stime_ns += ns
+
+    def user_io(self, task: Task) -> None:
+        """Charge fio's own work for one I/O, as user time."""
+        machine = self.machine
+        assert machine is not None
+        ns = self.costs.user_io_ns
+        machine.local_ns += ns
+        task.utime_ns += ns
+
+    def sys_enter(self, task: Task, call: int) -> None:
+        """Charge the entry."""
+        self.spend(self.costs.sys_enter_ns)
+
+    def sys_exit(self, task: Task, call: int, nr: int) -> None:
+        """Charge the return."""
+        self.spend(self.costs.sys_exit_ns)
+
+    def io_prep(self, task: Task) -> None:
+        """Charge the file layer."""
+        self.spend(self.costs.io_prep_ns)
+
+    def bio_queue(self, bio: Bio) -> None:
+        """Charge the submission of a bio."""
+        self.spend(self.costs.submit_ns)
+
+    def getrq(self, bio: Bio) -> None:
+        """Charge the allocation of a request."""
+        self.spend(self.costs.alloc_ns)
+
+    def bio_backmerge(self, bio: Bio, rq: Request) -> None:
+        """Charge a merge."""
+        self.spend(self.costs.merge_ns)
+
+    def bio_frontmerge(self, bio: Bio, rq: Request) -> None:
+        """Charge a merge."""
+        self.spend(self.costs.merge_ns)
+
+    def rq_merge(self, rq: Request) -> None:
+        """Charge a merge."""
+        self.spend(self.costs.merge_ns)
+
+    def unplug(self, task: Task, depth: i64, explicit: bool) -> None:
+        """Charge a plug's life."""
+        self.spend(self.costs.plug_ns)
+
+    def rq_insert(self, rq: Request) -> None:
+        """Charge the stay in an elevator or software queue."""
+        self.spend(self.costs.insert_ns)
+
+    def rq_issue(self, rq: Request) -> None:
+        """Charge the driver's queue_rq."""
+        self.spend(self.costs.issue_ns)
+
+    def rq_complete(self, rq: Request, status: i64, nr_bytes: i64) -> None:
+        """Charge the end of a request."""
+        self.spend(self.costs.complete_ns)
+
+
+class TraceRow:
+    """One recorded tracepoint: time in ns, CPU, who ran, and blktrace's letter, rwbs, sector and length in sectors."""
+
+    def __init__(
+        self, time_ns: int, cpu: int, pid: int, comm: str, dev: str, act: str, flags: str, sector: int, length: int
+    ) -> None:
+        self.time_ns: int = time_ns
+        self.cpu: int = cpu
+        self.pid: int = pid
+        self.comm: str = comm
+        self.dev: str = dev
+        self.act: str = act
+        self.rwbs: str = flags
+        self.sector: int = sector
+        self.length: int = length
+
+    def text(self) -> str:
+        """Return the row in blkparse's manner."""
+        return (
+            f"{self.dev} {self.cpu} {self.time_ns / 1e9:.9f} {self.pid} {self.act} {self.rwbs} "
+            f"{self.sector} + {self.length} [{self.comm}]"
+        )
+
+
+class RecordingTrace(CostTrace):
+    """Charges like CostTrace and keeps every row in `rows`."""
+
+    def __init__(self, costs: Costs) -> None:
+        super().__init__(costs)
+        self.rows: list[TraceRow] = []
+
+    def row(self, act: str, dev: str, flags: str, sector: int, length: int) -> None:
+        """Keep one row at the local time."""
+        machine = self.machine
+        assert machine is not None
+        task = machine.current
+        self.rows.append(
+            TraceRow(int(machine.local_ns), task.cpu, task.pid, task.comm, dev, act, flags, sector, length)
+        )
+
+    def of_bio(self, act: str, bio: Bio) -> None:
+        """Keep a row about a bio."""
+        self.row(act, "", rwbs(bio.op, bio.flags), int(bio.sector), int(bio.nr_sectors))
+
+    def of_rq(self, act: str, rq: Request, length: int) -> None:
+        """Keep a row about a request."""
+        self.row(act, rq.q.name, rwbs(rq.op, rq.flags), int(rq.sector), length)
+
+    def bio_queue(self, bio: Bio) -> None:
+        """Q."""
+        super().bio_queue(bio)
+        self.of_bio("Q", bio)
+
+    def split(self, bio: Bio, sector: i64) -> None:
+        """X."""
+        self.of_bio("X", bio)
+
+    def getrq(self, bio: Bio) -> None:
+        """G."""
+        super().getrq(bio)
+        self.of_bio("G", bio)
+
+    def bio_backmerge(self, bio: Bio, rq: Request) -> None:
+        """M."""
+        super().bio_backmerge(bio, rq)
+        self.of_bio("M", bio)
+
+    def bio_frontmerge(self, bio: Bio, rq: Request) -> None:
+        """F."""
+        super().bio_frontmerge(bio, rq)
+        self.of_bio("F", bio)
+
+    def rq_merge(self, rq: Request) -> None:
+        """Record m."""
+        super().rq_merge(rq)
+        self.of_rq("m", rq, int(rq.nr_sectors))
+
+    def plug(self, task: Task) -> None:
+        """P."""
+        self.row("P", "", "N", 0, 0)
+
+    def unplug(self, task: Task, depth: i64, explicit: bool) -> None:
+        """U for an explicit flush, UT for one by the scheduler."""
+        super().unplug(task, depth, explicit)
+        self.row("U" if explicit else "UT", "", "N", 0, int(depth))
+
+    def rq_insert(self, rq: Request) -> None:
+        """I."""
+        super().rq_insert(rq)
+        self.of_rq("I", rq, int(rq.nr_sectors))
+
+    def rq_issue(self, rq: Request) -> None:
+        """D."""
+        super().rq_issue(rq)
+        self.of_rq("D", rq, int(rq.nr_sectors))
+
+    def rq_requeue(self, rq: Request) -> None:
+        """R."""
+        self.of_rq("R", rq, int(rq.nr_sectors))
+
+    def rq_complete(self, rq: Request, status: i64, nr_bytes: i64) -> None:
+        """C."""
+        super().rq_complete(rq, status, nr_bytes)
+        self.of_rq("C", rq, int(nr_bytes >> 9))
+
+    def tag_wait(self, task: Task) -> None:
+        """Record a sleep for a tag."""
+        self.row("TW", "", "N", 0, 0)
