@@ -1,0 +1,119 @@
+"""The one table of fio's options: look-up by name or alias, nearest name, and docs/fio-compatibility.md.
+
+`python -m blktwin.fio.options` prints that page.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from blktwin.fio.option import KINDS, LATER, MODELLED, NO_EFFECT, REFUSED, STATUSES, Option
+from blktwin.fio.options_engine import ENGINE_OPTIONS
+from blktwin.fio.options_io import IO_OPTIONS
+from blktwin.fio.options_run import RUN_OPTIONS
+
+TABLE: tuple[Option, ...] = IO_OPTIONS + RUN_OPTIONS + ENGINE_OPTIONS
+"""Every option, in the order of `fio --cmdhelp=all`, then those of engines, then newer ones."""
+
+MODELLED_ENGINES = ("psync", "pvsync2", "sync", "libaio", "io_uring", "posixaio", "null")
+OTHER_ENGINES = tuple(
+    "cpuio mmap vsync pvsync net netsplice ftruncate filecreate filestat filedelete exec falloc e4defrag splice gfapi"
+    " gfapi_async mtd sg io_uring_cmd nbd rdma rados rbd pmemblk dev-dax libpmem external http libhdfs dfs nfs"
+    " librpma_apm_server librpma_apm_client librpma_gpspm_server librpma_gpspm_client libcufile xnvme libblkio libzbc"
+    " libiscsi ime_psync ime_psyncv ime_aio windowsaio solarisaio guasi dircreate dirstat dirdelete filexattr".split()
+)
+"""Engines that fio has and blktwin does not model."""
+
+_BY_NAME: dict[str, Option] = {}
+for _option in TABLE:
+    _BY_NAME[_option.name] = _option
+    if _option.alias:
+        _BY_NAME.setdefault(_option.alias, _option)
+
+
+def find(name: str) -> Option | None:
+    """Give the option of that name or alias, None if fio has none."""
+    return _BY_NAME.get(name)
+
+
+def nearest(name: str) -> str:
+    """Give the option name or alias that looks most like name, "" if none does."""
+    if len(name) > 64:
+        return ""
+    matches = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.6)
+    return matches[0] if matches else ""
+
+
+def nearest_engine(name: str) -> str:
+    """Give the modelled engine that looks most like name, "" if none does."""
+    matches = difflib.get_close_matches(name[:64], MODELLED_ENGINES, n=1, cutoff=0.6)
+    return matches[0] if matches else ""
+
+
+_INTRO = """# fio options
+
+What `blktwin` does with each option of fio. Facts are those of fio 3.33 (newer options say since when); where fio's
+manual and fio 3.33 differ, a job is read as fio 3.33 reads it. This page is made from the table in
+`src/blktwin/fio/options_*.py` by `python -m blktwin.fio.options`.
+
+| status | what happens |
+|---|---|
+| modelled | it does what it does in fio |
+| no effect | accepted and listed once on stderr: it cannot change a simulated run |
+| not yet | stops the run and says what to do, unless the value is fio's default |
+| refused | stops the run: it makes no sense on a model, or belongs to an engine that is not modelled |
+
+An option that fio does not know is an error with file, line and the nearest name. Engines: `{engines}`; any other
+one stops the run. `direct=0` (fio's default) stops the run unless `ioengine=null`: buffered I/O comes later.
+
+## Where we differ from fio 3.33 on purpose
+
+- `[name` without `]`, `[]`, negative sizes, sums that overflow, several values where one is possible on a bool: an
+  error or a remark here, silence in fio. A remark says how fio reads the value, and that reading is used:
+  `bs=4x` is 4 bytes, `bs= 8k` is 8 bytes, `startdelay=1sec` is 1 us, `4ki` is 4096 (only `4kib` is 4000).
+- Arithmetic in parentheses works (the manual has it, Debian's build of fio has not). `$pagesize`, `$mb_memory` and
+  `$ncpus` are those of the machine that runs blktwin, as in fio; a remark says what they were.
+- `random_distribution=zoned:60/10:40/90,100/100` (zones per direction) works; fio 3.33 documents and rejects it.
+- A line may be longer than 8 KiB. An option error stops the run; fio drops that job and runs those before it.
+- An `include` that cannot be read is an error; fio forgets the options read before it and runs the job.
+- As in fio, and perhaps a surprise: `;` and `#` end a line anywhere, not only in front; a job whose section name
+  starts with `global` is no job; options of the command line before the first `--name` count for the first job
+  file only; `--section` counts for the first job file only; `bsrange=` wins over a later `bs=`; clones of a job
+  are numbered 0, n-1, ..., 1; bare options are not in JSON's "job options".
+
+"""
+
+
+def compatibility_page() -> str:
+    """Write docs/fio-compatibility.md."""
+    counts = ", ".join(f"{sum(1 for o in TABLE if o.status == status)} {status}" for status in STATUSES)
+    out = [_INTRO.format(engines=" ".join(MODELLED_ENGINES)), f"{len(TABLE)} options: {counts}.\n"]
+    for status in (MODELLED, NO_EFFECT, LATER, REFUSED):
+        out.append(f"\n## {status.capitalize()}\n\n| option | value | default | |\n|---|---|---|---|\n")
+        out.extend(_row(option) for option in TABLE if option.status == status)
+    return "".join(out)
+
+
+def _row(option: Option) -> str:
+    names = f"`{option.name}`" + (f", `{option.alias}`" if option.alias else "")
+    value = KINDS[option.kind]
+    if option.choices:
+        value = " ".join(option.choices) if option.kind == "choice" else f"{value}: {' '.join(option.choices)}"
+    if option.parts == 3:
+        value += ", up to 3"
+    if option.low is not None or option.high is not None:
+        high = "" if option.high is None else f"{option.high:g}"
+        value += f", {option.low or 0:g}..{high}"
+    extra = [option.reason]
+    if option.engines and option.status != REFUSED:
+        extra.append(f"({' '.join(option.engines)})")
+    elif option.engines:
+        extra = [f"engine {' '.join(option.engines)} is not modelled"]
+    if option.since:
+        extra.append(f"(fio {option.since})")
+    cells = [names, value, f"`{option.default}`" if option.default else "", " ".join(extra)]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+if __name__ == "__main__":
+    print(compatibility_page(), end="")

@@ -1,0 +1,98 @@
+"""Rows of the option table: job, target, pattern, engine, time (in the order of `fio --cmdhelp=all`).
+
+Facts (name, type, default, range) are those of fio 3.33; status and reason are ours.
+"""
+
+from __future__ import annotations
+
+from blktwin.fio.option import LATER as L
+from blktwin.fio.option import MODELLED as M
+from blktwin.fio.option import NO_EFFECT as N
+from blktwin.fio.option import REFUSED as R
+from blktwin.fio.option import Option
+from blktwin.fio.option import option as _o
+
+# fmt: off
+IO_OPTIONS: tuple[Option, ...] = (
+    _o("description", "str", "", M, "shown in the reports"),
+    _o("name", "str", "", M, "job name in reports; starts a new job on the command line"),
+    _o("wait_for", "str", "", M, "start when that job (all of its clones) has ended"),
+    _o("filename", "files", "", M,
+        "device or file names, separated by \":\" (write \"\\\\:\" for a colon inside a name)", order=-1),
+    _o("lockfile", "choice", "none", L, "file locks between jobs come later: leave it out",
+        choices="none exclusive readwrite", order=1),
+    _o("directory", "str", "", M, "put in front of every file name"),
+    _o("filename_format", "str", "$jobname.$jobnum.$filenum", M, "names the files of a job that has no filename=",
+        order=-1),
+    _o("unique_filename", "bool", "1", N, "only matters with fio --client"),
+    _o("opendir", "str", "", R, "would walk a directory of this machine: list the files with filename="),
+    _o("rw", "rw", "read", M, "direction and pattern; \":N\" as in fio", alias="readwrite",
+        choices="read write trim randread randwrite randtrim rw readwrite randrw trimwrite randtrimwrite"),
+    _o("bs", "long", "4096", M, "block size for read,write,trim", alias="blocksize", low=1, parts=3),
+    _o("ba", "long", "", M, "offset alignment of random I/O; turns the random map off, as in fio", alias="blockalign",
+        low=1, parts=3),
+    _o("bsrange", "ranges", "", M, "smallest-largest block size for read,write,trim; wins over bs=",
+        alias="blocksize_range", low=1),
+    _o("bssplit", "bssplit", "", M,
+        "mix of block sizes; shares that do not add to 100 are completed as fio picks them"),
+    _o("bs_unaligned", "flag", "", M, "block sizes of a range need not be multiples of the smallest",
+        alias="blocksize_unaligned"),
+    _o("bs_is_seq_rand", "bool", "0", M, "first bs= is for sequential, second for random I/O"),
+    _o("randrepeat", "bool", "1", M, "same random offsets in every run"),
+    _o("randseed", "long", "0x89", M, "seed of the offsets; overrides randrepeat"),
+    _o("norandommap", "flag", "", M, "offsets may repeat before all were used"),
+    _o("softrandommap", "bool", "0", M, "accepted; the random map never runs out of memory here"),
+    _o("ignore_error", "str", "", L, "error policies come later: leave it out"),
+    _o("rw_sequencer", "choice", "sequential", M, "sequential or identical offsets after rw=...:N",
+        choices="sequential identical"),
+    _o("ioengine", "engine", "psync", M, "psync pvsync2 sync libaio io_uring posixaio null"),
+    _o("iodepth", "int", "1", M, "I/Os kept in flight", low=1),
+    _o("iodepth_batch", "int", "1", M, "I/Os submitted in one go; 0 is iodepth", alias="iodepth_batch_submit"),
+    _o("iodepth_batch_complete_min", "int", "1", M, "fewest completions waited for", alias="iodepth_batch_complete"),
+    _o("iodepth_batch_complete_max", "int", "", M, "most completions taken in one go"),
+    _o("iodepth_low", "int", "", M, "refill the queue when it falls to this depth"),
+    _o("serialize_overlap", "bool", "0", L, "overlap checks come later: leave it out"),
+    _o("io_submit_mode", "choice", "inline", L, "offload threads come later: use io_submit_mode=inline",
+        choices="inline offload"),
+    _o("size", "size", "", M, "bytes or percent of the file that the job covers"),
+    _o("io_size", "size", "", M, "bytes or percent of size to transfer", alias="io_limit"),
+    _o("fill_device", "bool", "0", L, "writing until the device is full comes later: set size=", alias="fill_fs"),
+    _o("filesize", "sizerange", "", M, "size of a file that is not a known device; one value, no range yet"),
+    _o("file_append", "bool", "0", L, "appending comes later: use offset="),
+    _o("offset", "size", "0", M, "bytes or percent where the job starts", alias="fileoffset"),
+    _o("offset_increment", "size", "0", M, "added once per clone number of numjobs"),
+    _o("offset_align", "long", "0", M, "start offset is rounded down to a multiple of this"),
+    _o("number_ios", "long", "0", M, "stop after so many I/Os"),
+    _o("random_generator", "choice", "tausworthe", M, "tausworthe, tausworthe64 or lfsr",
+        choices="tausworthe lfsr tausworthe64"),
+    _o("random_distribution", "distribution", "random", M,
+        "random, zipf:T, pareto:H, normal:D, zoned:..., zoned_abs:..."),
+    _o("percentage_random", "int", "100,100,100", M, "how much of a random pattern is random", high=100, parts=3),
+    _o("percentage_sequential", "int", "", R, "fio dropped it: use percentage_random="),
+    _o("allrandrepeat", "bool", "0", M, "every random stream repeats"),
+    _o("nrfiles", "int", "1", L, "several files per job come later: name them in filename=", alias="nr_files"),
+    _o("file_service_type", "choice", "roundrobin", L, "other ways to choose among files come later: roundrobin only",
+        choices="random zipf pareto normal gauss roundrobin sequential"),
+    _o("openfiles", "int", "", N, "all files of a job are always open"),
+    _o("fallocate", "choice", "native", N,
+        "files exist already in the model: nothing is created, laid out or removed",
+        choices="none native posix keep truncate 0 1"),
+    _o("fadvise_hint", "choice", "1", N, "advice to a page cache; direct I/O has none",
+        choices="0 1 random sequential"),
+    _o("fsync", "int", "0", M, "flush after so many writes"),
+    _o("fdatasync", "int", "0", M, "flush data after so many writes"),
+    _o("write_barrier", "int", "0", L, "barrier writes come later: use fsync="),
+    _o("sync_file_range", "str", "", L, "needs a page cache: use fsync="),
+    _o("direct", "bool", "0", M, "direct=1; buffered I/O comes later (any value with ioengine=null)"),
+    _o("atomic", "bool", "0", L, "atomic writes come later: leave it out"),
+    _o("buffered", "bool", "1", M, "the inverse of direct="),
+    _o("overwrite", "bool", "0", N, "files exist already in the model: nothing is created, laid out or removed"),
+    _o("loops", "int", "1", M, "run the job so many times"),
+    _o("numjobs", "int", "1", M, "clones of the job"),
+    _o("startdelay", "timerange", "0", M, "wait before the start; a range draws one value per clone"),
+    _o("runtime", "time_s", "0", M, "stop after this time", alias="timeout"),
+    _o("time_based", "flag", "", M, "repeat the workload until runtime"),
+    _o("verify_only", "flag", "", L, "data is not stored, so nothing can be verified yet: leave verify= out"),
+    _o("ramp_time", "time_s", "", M, "time before measuring starts"),
+)
+# fmt: on
