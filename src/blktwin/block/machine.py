@@ -68,6 +68,8 @@ class Task:
         self.is_queued: bool = False
         self.next_runnable: Task | None = None
         """The machine's run queue link."""
+        self.runnable_at_ns: i64 = 0
+        """When it was woken, on the clock of who woke it; the machine's own."""
 
     def run(self) -> None:
         """Go on until the task sleeps (return) or ends; called by the machine when a CPU takes it."""
@@ -109,6 +111,10 @@ class Machine:
     @abstractmethod
     def raise_softirq(self, work: Work, cpu: int) -> None:
         """Run work on cpu in interrupt context, soon."""
+
+    @abstractmethod
+    def spin(self, ns: i64) -> None:
+        """Keep the running task's CPU busy for ns, in user space."""
 
     @abstractmethod
     def wake_task(self, task: Task) -> None:

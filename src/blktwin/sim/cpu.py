@@ -1,6 +1,7 @@
 """CPUs as serial resources: a run queue, and when the CPU is free again.
 
-Code runs ahead: a task's step happens at one event, its charges move the machine's local clock, and the CPU is busy until then.
+Code runs ahead: a task's step happens at one event, its charges move the machine's local clock, and the CPU is busy
+until then. What it wakes elsewhere carries that clock, so nothing runs before it was woken.
 An interrupt that falls into a busy stretch runs at once and lengthens the stretch by its cost.
 """
 
@@ -58,18 +59,48 @@ class Cpu(Event):
             tail.next_runnable = task
             self.tail = task
 
-    def pop(self) -> Task | None:
-        """Take the first runnable task."""
+    def pop(self, now_ns: i64) -> Task | None:
+        """Take the first task that has been woken by now; who wakes it may be ahead of the event queue."""
+        before: Task | None = None
         task = self.head
+        while task is not None and task.runnable_at_ns > now_ns:
+            before = task
+            task = task.next_runnable
         if task is None:
             return None
-        self.head = task.next_runnable
-        if self.head is None:
-            self.tail = None
+        if before is None:
+            self.head = task.next_runnable
+        else:
+            before.next_runnable = task.next_runnable
+        if self.tail is task:
+            self.tail = before
         task.next_runnable = None
         task.is_queued = False
         self.nr_runnable -= 1
         return task
+
+    def look_at(self, time_ns: i64) -> None:
+        """See that the CPU looks for a task at time_ns, or when it is free, if that is later."""
+        if self.free_at_ns > time_ns:
+            time_ns = self.free_at_ns
+        events = self.machine.events
+        if self.is_queued:
+            if self.time_ns <= time_ns:
+                return
+            events.remove(self)
+        events.at(self, time_ns)
+
+    def look_again(self) -> None:
+        """See that the CPU looks for a task when the first of its queue is to run."""
+        task = self.head
+        if task is None:
+            return
+        first_ns = task.runnable_at_ns
+        while task is not None:
+            if task.runnable_at_ns < first_ns:
+                first_ns = task.runnable_at_ns
+            task = task.next_runnable
+        self.look_at(first_ns)
 
     def is_idle(self, now_ns: i64) -> bool:
         """Say whether nothing runs or waits here."""
@@ -82,11 +113,16 @@ class Cpu(Event):
             # An interrupt has lengthened the stretch.
             machine.events.at(self, self.free_at_ns)
             return
-        task = self.pop()
-        if task is None:
-            return
         start = machine.events.now_ns
+        task = self.pop(start)
+        if task is None:
+            self.look_again()
+            return
         machine.local_ns = start
+        if self.free_at_ns < start:
+            # Woken from another CPU: this one has been idle.
+            self.last = None
+            machine.local_ns += machine.costs.idle_exit_ns
         if task is not self.last:
             self.last = task
             machine.charge_switch(task)
@@ -100,8 +136,7 @@ class Cpu(Event):
         end = machine.local_ns
         self.busy_ns += end - start
         self.free_at_ns = end
-        if self.nr_runnable > 0 and not self.is_queued:
-            machine.events.at(self, end)
+        self.look_again()
 
 
 class SimWork(Event):
@@ -112,6 +147,8 @@ class SimWork(Event):
         self.machine: SimMachine = machine
         self.work: Work = work
         self.cpu: int = 0
+        self.ready_at_ns: i64 = 0
+        """When it was handed over, on the clock of who did."""
         self.next: SimWork | None = None
         self.is_listed: bool = False
 
@@ -155,6 +192,8 @@ class Worker(Task):
             item.is_listed = False
             item.work.is_pending = False
             self.nr_works += 1
+            if self.machine.local_ns < item.ready_at_ns:
+                self.machine.local_ns = item.ready_at_ns
             self.machine.charge(self.machine.costs.work_ns)
             item.work.run()
             item = self.first

@@ -34,14 +34,23 @@ class EventQueue:
         self.has_hole: bool = False
         self.nr_fired: i64 = 0
 
+    def next_serial(self) -> i64:
+        """Take a place among equal times, for an event that is queued later by at_serial()."""
+        self.serial += 1
+        return self.serial
+
     def at(self, event: Event, time_ns: i64) -> None:
         """Queue event for time_ns; equal times fire in the order of queueing."""
+        self.serial += 1
+        self.at_serial(event, time_ns, self.serial)
+
+    def at_serial(self, event: Event, time_ns: i64, serial: i64) -> None:
+        """Queue event for time_ns, among equal times where serial stands."""
         assert not event.is_queued, "the event is queued already"
         if time_ns < self.now_ns:
             time_ns = self.now_ns
-        self.serial += 1
         event.time_ns = time_ns
-        event.serial = self.serial
+        event.serial = serial
         event.is_queued = True
         if self.has_hole:
             self.has_hole = False

@@ -29,6 +29,8 @@ class SimTimer(Event):
         self.timer: Timer = timer
         self.cpu: int = cpu
         self.expires_ns: i64 = -1
+        self.arm_serial: i64 = 0
+        """Its place among timers of the same time: arming order, however often the entry was moved."""
 
     def fire(self) -> None:
         """Fire the timer, or wait on when its time was moved or it was cancelled."""
@@ -37,12 +39,27 @@ class SimTimer(Event):
         if expires_ns < 0:
             return
         if expires_ns > machine.events.now_ns:
-            machine.events.at(self, expires_ns)
+            machine.events.at_serial(self, expires_ns, self.arm_serial)
             return
         self.expires_ns = -1
         machine.enter_irq(self.cpu, machine.costs.timer_ns)
         self.timer.fire()
         machine.leave_irq()
+
+
+class TaskStart(Event):
+    """A task's first waking, at a time to come."""
+
+    def __init__(self, machine: SimMachine, task: Task, cpu: int) -> None:
+        super().__init__()
+        self.machine: SimMachine = machine
+        self.task: Task = task
+        self.cpu: int = cpu
+
+    def fire(self) -> None:
+        """Make the task runnable."""
+        machine = self.machine
+        machine.start_task(self.task, self.cpu, machine.events.now_ns)
 
 
 class Softirq(Event):
@@ -104,7 +121,8 @@ class SimMachine(Machine):
         self.irq_cpu = cpu
         self.irq_start_ns = start
         self.local_ns = start + cost_ns
-        if cpu.free_at_ns <= start and cpu.nr_runnable == 0:
+        # A softirq that its interrupt raised begins where that ended: the CPU has not gone idle between.
+        if cpu.free_at_ns < start and cpu.nr_runnable == 0:
             self.local_ns += self.costs.idle_exit_ns
             cpu.last = None
         cpu.is_running = True
@@ -122,8 +140,7 @@ class SimMachine(Machine):
         else:
             cpu.free_at_ns = end
         cpu.is_running = False
-        if cpu.nr_runnable > 0 and not cpu.is_queued:
-            self.events.at(cpu, cpu.free_at_ns)
+        cpu.look_again()
 
     # -- the seam
 
@@ -142,13 +159,17 @@ class SimMachine(Machine):
             entry = slot
         if self.faults.is_active:
             expires_ns += self.faults.timer_delay_ns()
+        if expires_ns < self.local_ns:
+            # Never before it was armed: the running code is ahead of the event queue.
+            expires_ns = self.local_ns
         entry.expires_ns = expires_ns
         entry.cpu = self.current.cpu
+        entry.arm_serial = self.events.next_serial()
         if entry.is_queued:
-            if entry.time_ns <= expires_ns:
+            if entry.time_ns < expires_ns:
                 return
             self.events.remove(entry)
-        self.events.at(entry, expires_ns)
+        self.events.at_serial(entry, expires_ns, entry.arm_serial)
 
     def cancel_timer(self, timer: Timer) -> bool:
         """Disarm a timer; its entry stays queued and does nothing."""
@@ -187,6 +208,7 @@ class SimMachine(Machine):
         """Give a work item to its CPU's worker and wake that."""
         worker = self.cpus[item.cpu].worker
         assert worker is not None
+        item.ready_at_ns = self.local_ns
         worker.add(item)
         if not worker.is_queued and self.current is not worker:
             self.make_runnable(worker, self.cpus[item.cpu], True)
@@ -203,42 +225,54 @@ class SimMachine(Machine):
         else:
             assert isinstance(slot, Softirq)
             event = slot
+            event.cpu = cpu
         self.events.at(event, self.local_ns)
+
+    def spin(self, ns: i64) -> None:
+        """Charge user time."""
+        self.local_ns += ns
+        self.current.utime_ns += ns
 
     def wake_task(self, task: Task) -> None:
         """Make task runnable on its last CPU if that is idle, else on an idle one, else behind the others."""
         if task.is_queued:
             return
         cpu = self.cpus[task.cpu]
-        if self.nr_cpus > 1 and not cpu.is_idle(self.local_ns) and not (cpu.is_running and cpu.nr_runnable == 0):
+        if self.nr_cpus > 1 and not cpu.is_idle(self.local_ns) and not self.is_idle_but_for_irq(cpu):
             for other in self.cpus:
                 if other.is_idle(self.local_ns):
                     cpu = other
                     break
         self.make_runnable(task, cpu, False)
 
+    def is_idle_but_for_irq(self, cpu: Cpu) -> bool:
+        """Say whether cpu runs nothing but this interrupt, or this task, which sleeps soon."""
+        if not cpu.is_running or cpu.nr_runnable > 0:
+            return False
+        return self.current is not cpu.idle_task or cpu.free_at_ns <= self.irq_start_ns
+
     def make_runnable(self, task: Task, cpu: Cpu, at_head: bool) -> None:
         """Queue task on cpu, and let the CPU look for work when it is free."""
         self.charge(self.costs.wake_ns)
+        task.runnable_at_ns = self.local_ns
         cpu.push(task, at_head)
-        if not cpu.is_queued and not cpu.is_running:
-            free_at = cpu.free_at_ns
-            at = self.local_ns
-            if free_at > at:
-                at = free_at
-            self.events.at(cpu, at)
+        if not cpu.is_running:
+            cpu.look_at(self.local_ns)
 
     # -- running
 
     def start_task(self, task: Task, cpu_index: int, at_ns: i64) -> None:
         """Let a new task run first at at_ns, outside any event."""
-        self.local_ns = at_ns
-        self.current = self.cpus[cpu_index].idle_task
-        task.cpu = cpu_index
+        if at_ns > self.events.now_ns:
+            self.events.at(TaskStart(self, task, cpu_index), at_ns)
+            return
         cpu = self.cpus[cpu_index]
+        self.local_ns = self.events.now_ns
+        self.current = cpu.idle_task
+        task.cpu = cpu_index
+        task.runnable_at_ns = self.local_ns
         cpu.push(task, False)
-        if not cpu.is_queued:
-            self.events.at(cpu, at_ns)
+        cpu.look_at(self.local_ns)
 
     def run(self, until_ns: i64, max_events: i64) -> i64:
         """Fire events up to until_ns, at most max_events; return how many fired."""
