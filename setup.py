@@ -33,6 +33,9 @@ COMPILED = (
     "blktwin/fio/stats.py",
     "blktwin/fio/job.py",
     "blktwin/fio/engines.py",
+    "blktwin/fio/engine_*.py",
+    "blktwin/fio/pattern.py",
+    "blktwin/fio/unit.py",
     "blktwin/fio/random_*.py",
 )
 """Globs below src/: the code that runs once or more per simulated I/O."""

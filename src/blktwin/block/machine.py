@@ -9,6 +9,7 @@ This file knows nothing of requests or queues. Read next: bio.py, request.py, qu
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -16,6 +17,9 @@ from blktwin.block.bio import Bio
 from blktwin.block.cgroup import Cgroup
 from blktwin.block.plug import Plug
 from blktwin.block.tracepoint import Tracepoints
+
+if TYPE_CHECKING:
+    from blktwin.block.tags import TagWaiter
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -56,6 +60,10 @@ class Task:
         self.ioprio: int = 0
         self.cpu: int = 0
         self.plug: Plug | None = None
+        self.stack_plug: Plug = Plug()
+        """The plug that a bio submission brings along when the task has none (Rules.submit_on_stack_plug)."""
+        self.tag_waiter: TagWaiter | None = None
+        """Its place in a wait queue for tags."""
         self.bio_list: Bio | None = None
         """Bios whose submission has begun but not ended, in order (current->bio_list)."""
         self.is_submitting: bool = False
@@ -87,6 +95,8 @@ class Machine:
         self.nr_cpus: int = nr_cpus
         self.cpus_per_cache: int = nr_cpus
         """CPUs that share a last-level cache, in equal runs from CPU 0."""
+        self.cpu_capacity: list[int] = [1024] * nr_cpus
+        """The CPUs' relative speed, as the scheduler knows it (1024: the fastest)."""
 
     def shares_cache(self, cpu: int, other: int) -> bool:
         """Say whether two CPUs share a last-level cache."""

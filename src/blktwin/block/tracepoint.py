@@ -32,6 +32,9 @@ class Tracepoints:
     def io_prep(self, task: Task) -> None:
         """Mark the file and direct-I/O layer's work for one I/O, above the bio."""
 
+    def page_copy(self, task: Task, nr_pages: i64) -> None:
+        """Mark the copy of a buffered write into the page cache."""
+
     def bio_queue(self, bio: Bio) -> None:
         """Q: a bio enters the queue."""
 

@@ -14,6 +14,7 @@ COST_NAMES: Final = (
     "sys_enter",
     "sys_exit",
     "io_prep",
+    "page_copy",
     "submit",
     "alloc",
     "merge",
@@ -43,6 +44,8 @@ class Costs:
         self.sys_exit_ns: i64 = 0
         self.io_prep_ns: i64 = 0
         """File and direct-I/O layer above the bio, per I/O."""
+        self.page_copy_ns: i64 = 0
+        """One page of a buffered write."""
         self.submit_ns: i64 = 0
         """Checks and limits of one bio."""
         self.alloc_ns: i64 = 0

@@ -55,6 +55,10 @@ class CostTrace(Tracepoints):
         """Charge the file layer."""
         self.spend(self.costs.io_prep_ns)
 
+    def page_copy(self, task: Task, nr_pages: i64) -> None:
+        """Charge the copy."""
+        self.spend(self.costs.page_copy_ns * nr_pages)
+
     def bio_queue(self, bio: Bio) -> None:
         """Charge the submission of a bio."""
         self.spend(self.costs.submit_ns)

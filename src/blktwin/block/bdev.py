@@ -1,0 +1,258 @@
+"""A block device opened as a file: direct I/O of any length, buffered writes, and fsync.
+
+Kernel: block/fops.c and block/bdev.c, mm/page-writeback.c, v6.12.
+Differs: buffered reads, dirty throttling and background writeback are not modelled: dirty pages leave by fsync only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from blktwin.block.bio import (
+    BLK_STS_OK,
+    REQ_FUA,
+    REQ_IDLE,
+    REQ_OP_DISCARD,
+    REQ_OP_WRITE,
+    REQ_PREFLUSH,
+    REQ_SYNC,
+    Bio,
+    SplitBio,
+)
+from blktwin.block.limits import SECTORS_PER_PAGE, segments_of
+from blktwin.block.machine import Task
+from blktwin.block.plug import Plug
+from blktwin.block.queue import RequestQueue
+from blktwin.block.submit import finish_plug, resume_submission, start_plug, submit_bio
+
+BIO_MAX_SECTORS: Final = 256 * SECTORS_PER_PAGE
+PAGE_BYTES: Final = 4096
+
+
+class BlockDevice:
+    """An open block device; size in bytes."""
+
+    def __init__(self, q: RequestQueue) -> None:
+        self.q: RequestQueue = q
+        self.size_bytes: i64 = q.capacity_sectors << 9
+        self.block_bytes: i64 = soft_block_bytes(int(q.limits.logical_block_bytes), int(self.size_bytes))
+        self.dirty: dict[int, bool] = {}
+        """Page index of every dirty page, in the order of dirtying."""
+        self.writeback_serial: i64 = 0
+        self.fsyncs: list[FsyncCall] = []
+        """Calls that wait for pages under writeback."""
+        self.in_writeback: i64 = 0
+
+    def direct_io(self, bio: Bio, op: i64, offset: i64, nbytes: i64, task: Task, is_sync_write: bool) -> bool:
+        """Submit bio (and what more it takes) for nbytes at offset; False: the task sleeps in the submission.
+
+        Kernel: __blkdev_direct_IO_simple() and __blkdev_direct_IO(), block/fops.c, v6.12.
+        """
+        flags: i64 = 0
+        if op == REQ_OP_WRITE:
+            flags = REQ_SYNC | REQ_IDLE
+            if is_sync_write:
+                flags |= REQ_FUA
+        bio.op = op
+        bio.flags = flags
+        bio.ioprio = task.ioprio
+        bio.cgroup = task.cgroup
+        bio.status = BLK_STS_OK
+        bio.remaining = 1
+        bio.parent = None
+        sector = offset >> 9
+        left = nbytes >> 9
+        q = self.q
+        if op != REQ_OP_DISCARD:
+            # While the task sleeps these only queue up behind one another.
+            while left > BIO_MAX_SECTORS:
+                submit_bio(q, front_of(bio, sector, BIO_MAX_SECTORS))
+                sector += BIO_MAX_SECTORS
+                left -= BIO_MAX_SECTORS
+        set_range(bio, sector, left)
+        if task.is_blocked:
+            submit_bio(q, bio)
+            return False
+        return submit_bio(q, bio)
+
+    def write_buffered(self, offset: i64, nbytes: i64) -> i64:
+        """Dirty the pages of a buffered write; return how many pages were copied."""
+        first = offset // PAGE_BYTES
+        last = (offset + nbytes - 1) // PAGE_BYTES
+        page = first
+        while page <= last:
+            self.dirty[int(page)] = True
+            page += 1
+        return last - first + 1
+
+    def writeback_done(self, serial: i64) -> None:
+        """See one writeback bio end."""
+        self.in_writeback -= 1
+        for call in self.fsyncs:
+            if serial <= call.until_serial:
+                call.nr_waiting -= 1
+                if call.nr_waiting == 0:
+                    self.q.machine.wake_task(call.task)
+
+
+def set_range(bio: Bio, sector: i64, nr_sectors: i64) -> None:
+    """Give bio its place."""
+    bio.sector = sector
+    bio.nr_sectors = nr_sectors
+    bio.nr_segments = segments_of(nr_sectors)
+
+
+def front_of(bio: Bio, sector: i64, nr_sectors: i64) -> Bio:
+    """Return a bio of its own for a front part of a long transfer; bio ends when all parts have."""
+    part = SplitBio()
+    part.op = bio.op
+    part.flags = bio.flags
+    part.ioprio = bio.ioprio
+    part.cgroup = bio.cgroup
+    part.parent = bio
+    bio.remaining += 1
+    set_range(part, sector, nr_sectors)
+    return part
+
+
+def soft_block_bytes(logical_block_bytes: int, size_bytes: int) -> int:
+    """Return the buffer size of a device: the largest power of two up to a page that divides its size.
+
+    Kernel: set_init_blocksize(), block/bdev.c, v6.12.
+    """
+    block = logical_block_bytes
+    while block < PAGE_BYTES and size_bytes & block == 0:
+        block <<= 1
+    return block
+
+
+class WritebackBio(Bio):
+    """One buffer of a dirty page on its way down."""
+
+    def __init__(self, bdev: BlockDevice, serial: i64) -> None:
+        super().__init__()
+        self.bdev: BlockDevice = bdev
+        self.serial: i64 = serial
+
+    def end_io(self) -> None:
+        """Count it out."""
+        self.bdev.writeback_done(self.serial)
+
+
+class FlushBio(Bio):
+    """An empty bio with PREFLUSH; wakes its task."""
+
+    def __init__(self, call: FsyncCall) -> None:
+        super().__init__()
+        self.call: FsyncCall = call
+
+    def end_io(self) -> None:
+        """Let the caller go on."""
+        self.call.flush_status = self.status
+        self.call.is_flushed = True
+        self.call.bdev.q.machine.wake_task(self.call.task)
+
+
+STEP_START: Final = 0
+STEP_SUBMIT: Final = 1
+STEP_WAIT: Final = 2
+STEP_FLUSH: Final = 3
+STEP_FLUSH_WAIT: Final = 4
+
+
+class FsyncCall:
+    """One thread's fsync(): write what is dirty, wait for all that is under writeback, flush the device's cache.
+
+    Kernel: blkdev_fsync(), block/fops.c, v6.12.
+    """
+
+    def __init__(self, bdev: BlockDevice, task: Task) -> None:
+        self.bdev: BlockDevice = bdev
+        self.task: Task = task
+        self.step: i64 = STEP_START
+        self.pages: list[int] = []
+        self.next_buffer: i64 = 0
+        self.plug: Plug = Plug()
+        self.nr_waiting: i64 = 0
+        self.until_serial: i64 = 0
+        self.is_flushed: bool = False
+        self.flush_status: i64 = BLK_STS_OK
+
+    def advance(self) -> bool:
+        """Go on; True when the call has ended, False when the task sleeps."""
+        task = self.task
+        if task.is_blocked and not resume_submission(task):
+            return False
+        if self.step == STEP_START:
+            self.begin()
+        if self.step == STEP_SUBMIT and not self.submit_pages():
+            return False
+        if self.step == STEP_WAIT:
+            if self.nr_waiting > 0:
+                return False
+            self.bdev.fsyncs.remove(self)
+            self.step = STEP_FLUSH
+        if self.step == STEP_FLUSH:
+            if not self.bdev.q.limits.has_write_cache:
+                self.step = STEP_START
+                return True
+            self.step = STEP_FLUSH_WAIT
+            self.is_flushed = False
+            self.submit_flush()
+        if not self.is_flushed:
+            return False
+        self.step = STEP_START
+        return True
+
+    def begin(self) -> None:
+        """Take all dirty pages, in order of place."""
+        bdev = self.bdev
+        self.pages = sorted(bdev.dirty)
+        bdev.dirty.clear()
+        self.next_buffer = 0
+        self.step = STEP_SUBMIT
+        if self.pages:
+            start_plug(self.task, self.plug)
+
+    def submit_pages(self) -> bool:
+        """Submit a bio per buffer under one plug; False when a tag is awaited."""
+        bdev = self.bdev
+        block = bdev.block_bytes
+        per_page = PAGE_BYTES // block
+        total = len(self.pages) * per_page
+        while self.next_buffer < total:
+            at = self.next_buffer
+            self.next_buffer = at + 1
+            offset = self.pages[at // per_page] * PAGE_BYTES + (at % per_page) * block
+            bdev.writeback_serial += 1
+            bdev.in_writeback += 1
+            bio = WritebackBio(bdev, bdev.writeback_serial)
+            bio.op = REQ_OP_WRITE
+            bio.flags = REQ_SYNC
+            bio.ioprio = self.task.ioprio
+            bio.cgroup = self.task.cgroup
+            set_range(bio, offset >> 9, block >> 9)
+            if not submit_bio(bdev.q, bio):
+                return False
+        if self.pages:
+            finish_plug(bdev.q.machine, self.task)
+        self.until_serial = bdev.writeback_serial
+        self.nr_waiting = bdev.in_writeback
+        bdev.fsyncs.append(self)
+        self.step = STEP_WAIT
+        return True
+
+    def submit_flush(self) -> None:
+        """Ask the device to flush its cache.
+
+        Kernel: blkdev_issue_flush(), block/blk-flush.c, v6.12.
+        """
+        bio = FlushBio(self)
+        bio.op = REQ_OP_WRITE
+        bio.flags = REQ_SYNC | REQ_PREFLUSH
+        bio.nr_segments = 0
+        bio.cgroup = self.task.cgroup
+        bio.ioprio = self.task.ioprio
+        submit_bio(self.bdev.q, bio)

@@ -1,0 +1,262 @@
+"""The I/O engines as they reach the block layer: who submits when, under which plug, and who waits for what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from blktwin.block.bdev import BIO_MAX_SECTORS
+from blktwin.block.bio import BLK_STS_OK
+from blktwin.block.machine import Task
+from blktwin.block.submit import about_to_sleep, finish_plug, resume_submission, start_plug
+from blktwin.block.syscalls import SYS_PREAD, SYS_PWRITE
+from blktwin.fio.job import (
+    PHASE_DONE,
+    PHASE_DRAIN,
+    PHASE_END_FSYNC,
+    PHASE_FSYNC,
+    PHASE_NEXT,
+    PHASE_RATE,
+    PHASE_START,
+    PHASE_THINK,
+    PHASE_WAIT,
+    IoThread,
+    op_of,
+)
+from blktwin.fio.pattern import NEXT_END, NEXT_SYNC
+from blktwin.fio.spec import WRITE
+from blktwin.fio.stats import SYNC
+from blktwin.fio.unit import IoUnit
+
+PHASE_O_SYNC: Final = 20
+"""The flush that ends a write on a file opened with O_SYNC or O_DSYNC."""
+BIO_MAX_BYTES: Final = BIO_MAX_SECTORS * 512
+NULL_BATCH: Final = 256
+
+
+def submit_unit(thread: IoThread, task: Task, unit: IoUnit) -> bool:
+    """Submit a unit's bios for task; False: the task sleeps in the submission."""
+    bdev = unit.file.bdev
+    assert bdev is not None
+    is_sync_write = thread.is_sync_write and unit.ddir == WRITE
+    return bdev.direct_io(unit, op_of(unit.ddir), unit.offset, unit.nbytes, task, is_sync_write)
+
+
+class SyncThread(IoThread):
+    """psync, pvsync2 and sync: one I/O at a time, the submitter waits for it.
+
+    Direct I/O reaches the block layer without a plug, but for writes under Rules.bdev_write_plug and for more than 1 MiB.
+    """
+
+    unit: IoUnit
+
+    def prepare(self) -> None:
+        """Make the one unit."""
+        self.unit = IoUnit(self, self.pattern.files[0])
+        self.is_buffered: bool = not self.spec.direct
+        self.is_asynchronously_done: bool = False
+
+    def unit_done(self, unit: IoUnit) -> None:
+        """Wake the waiting thread."""
+        if self.machine.current is not self:
+            self.machine.wake_task(self)
+
+    def run(self) -> None:
+        """Go on until the thread sleeps."""
+        while True:
+            phase = self.phase
+            if phase == PHASE_WAIT:
+                if self.is_blocked:
+                    if not resume_submission(self):
+                        return
+                    self.leave_submission()
+                if not self.unit.is_done:
+                    return
+                if not self.io_done():
+                    continue
+                phase = PHASE_NEXT
+            if phase == PHASE_NEXT:
+                if not self.begin_next():
+                    return
+            elif phase == PHASE_RATE:
+                if self.is_asleep():
+                    return
+                self.issue()
+            elif phase == PHASE_THINK:
+                if self.is_asleep():
+                    return
+                self.phase = PHASE_NEXT
+            elif phase == PHASE_START:
+                self.begin()
+            elif phase == PHASE_DONE:
+                return
+            elif not self.run_fsync(phase):
+                return
+
+    def run_fsync(self, phase: i64) -> bool:
+        """Go on with an fsync; False: the thread sleeps."""
+        if not self.fsync_ended():
+            return False
+        if phase == PHASE_END_FSYNC:
+            self.finish()
+            return False
+        if phase == PHASE_O_SYNC:
+            self.complete()
+        else:
+            self.book_fsync()
+            self.stat.issued_alone(SYNC)
+        self.phase = PHASE_NEXT
+        return True
+
+    def begin_next(self) -> bool:
+        """Choose the next I/O and issue it; False: the thread sleeps or has ended."""
+        now = self.machine.now_ns()
+        if self.ramp_end_ns > 0 and now >= self.ramp_end_ns:
+            self.end_ramp(now)
+        if self.should_stop(now):
+            return self.stop_or_repeat()
+        unit = self.unit
+        what = self.pattern.next(unit)
+        if what == NEXT_SYNC:
+            self.begin_fsync(PHASE_FSYNC)
+            return True
+        if what == NEXT_END:
+            return self.stop_or_repeat()
+        self.count_issue(unit)
+        if self.has_rate:
+            due = self.due_ns(unit.ddir, unit.nbytes)
+            if due > now:
+                self.sleep_until(due, PHASE_RATE)
+                return False
+        self.issue()
+        return True
+
+    def stop_or_repeat(self) -> bool:
+        """Begin another pass, or end the thread; False: it has ended."""
+        if self.next_pass():
+            return True
+        if self.spec.end_fsync and self.error == 0:
+            self.begin_fsync(PHASE_END_FSYNC)
+            return True
+        self.finish()
+        return False
+
+    def issue(self) -> None:
+        """Make the system call up to where it waits."""
+        machine = self.machine
+        trace = machine.trace
+        unit = self.unit
+        trace.user_io(self)
+        now = machine.now_ns()
+        unit.started_ns = now
+        unit.issued_ns = now
+        unit.is_done = False
+        trace.sys_enter(self, SYS_PWRITE if unit.ddir == WRITE else SYS_PREAD)
+        trace.io_prep(self)
+        self.phase = PHASE_WAIT
+        bdev = unit.file.bdev
+        assert bdev is not None
+        if self.is_buffered and unit.ddir == WRITE:
+            machine.trace.page_copy(self, bdev.write_buffered(unit.offset, unit.nbytes))
+            unit.status = BLK_STS_OK
+            unit.is_done = True
+            return
+        if unit.nbytes > BIO_MAX_BYTES or (bdev.q.rules.bdev_write_plug and unit.ddir == WRITE):
+            start_plug(self, self.own_plug)
+        if submit_unit(self, self, unit):
+            self.leave_submission()
+
+    def leave_submission(self) -> None:
+        """Flush the call's plug: explicitly, or because the thread goes to sleep under it."""
+        if self.plug is None:
+            return
+        unit = self.unit
+        bdev = unit.file.bdev
+        assert bdev is not None
+        if bdev.q.rules.bdev_write_plug and unit.ddir == WRITE:
+            if not unit.is_done:
+                about_to_sleep(self.machine, self)
+            self.plug = None
+        else:
+            finish_plug(self.machine, self)
+
+    def io_done(self) -> bool:
+        """Return from the system call; False when an O_SYNC flush or a pause comes first."""
+        unit = self.unit
+        if self.is_sync_write and unit.ddir == WRITE and unit.status == BLK_STS_OK:
+            self.fsync_file = self.pattern.files.index(unit.file)
+            self.begin_fsync(PHASE_O_SYNC)
+            return False
+        self.complete()
+        if self.has_think and self.error == 0 and self.wants_think():
+            self.think()
+            return False
+        return True
+
+    def complete(self) -> None:
+        """Count the I/O."""
+        unit = self.unit
+        machine = self.machine
+        machine.trace.sys_exit(self, SYS_PWRITE if unit.ddir == WRITE else SYS_PREAD, 1)
+        self.stat.issued_alone(unit.ddir)
+        self.book(unit, machine.now_ns())
+        self.phase = PHASE_NEXT
+
+
+class NullThread(IoThread):
+    """The null engine: every I/O is done at once; nothing reaches a device."""
+
+    def run(self) -> None:
+        """Do a batch of I/Os, then let other events happen."""
+        machine = self.machine
+        if self.phase == PHASE_START:
+            self.begin()
+        if self.phase == PHASE_DONE:
+            return
+        if (self.phase == PHASE_RATE or self.phase == PHASE_THINK) and self.is_asleep():
+            return
+        unit = IoUnit(self, self.pattern.files[0])
+        for _ in range(NULL_BATCH):
+            if self.phase == PHASE_DRAIN:
+                self.finish()
+                return
+            if not self.one(unit):
+                return
+        machine.wake_task(self)
+
+    def one(self, unit: IoUnit) -> bool:
+        """Do one I/O; False: the thread sleeps."""
+        machine = self.machine
+        if self.phase != PHASE_RATE:
+            now = machine.now_ns()
+            if self.ramp_end_ns > 0 and now >= self.ramp_end_ns:
+                self.end_ramp(now)
+            what = NEXT_END if self.should_stop(now) else self.pattern.next(unit)
+            if what == NEXT_END:
+                if not self.next_pass():
+                    self.phase = PHASE_DRAIN
+                return True
+            if what == NEXT_SYNC:
+                self.stat.issued(SYNC, 1)
+                self.stat.synced(0)
+                return True
+            self.count_issue(unit)
+            due = self.due_ns(unit.ddir, unit.nbytes) if self.has_rate else 0
+            if due > now:
+                self.sleep_until(due, PHASE_RATE)
+                return False
+        self.phase = PHASE_NEXT
+        unit.started_ns = machine.now_ns()
+        unit.issued_ns = unit.started_ns
+        machine.trace.user_io(self)
+        unit.status = BLK_STS_OK
+        self.stat.issued(unit.ddir, 1)
+        self.book(unit, machine.now_ns())
+        if self.has_think and self.wants_think():
+            self.think()
+            return False
+        return True
+
+    def unit_done(self, unit: IoUnit) -> None:
+        """Never called: no bio is submitted."""

@@ -1,0 +1,85 @@
+"""Which blocks of a file a random job has done: one bit each, in chunks made at first touch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64, u8
+
+CHUNK_SHIFT: Final = 15
+CHUNK_BITS: Final = 1 << CHUNK_SHIFT
+CHUNK_BYTES: Final = CHUNK_BITS // 8
+
+
+class MapChunk:
+    """32768 bits and how many are set."""
+
+    def __init__(self) -> None:
+        self.bits: vec[u8] = vec[u8](bytes(CHUNK_BYTES))
+        self.nr_set: i64 = 0
+
+
+class RandomMap:
+    """Bits 0 to nr_blocks - 1, all clear at first."""
+
+    def __init__(self, nr_blocks: int) -> None:
+        self.nr_blocks: i64 = nr_blocks
+        self.nr_chunks: i64 = (nr_blocks + CHUNK_BITS - 1) >> CHUNK_SHIFT
+        self.empty: MapChunk = MapChunk()
+        self.chunks: list[MapChunk] = [self.empty] * int(self.nr_chunks)
+
+    def reset(self) -> None:
+        """Clear all bits."""
+        self.chunks = [self.empty] * int(self.nr_chunks)
+
+    def is_set(self, block: i64) -> bool:
+        """Say whether block is done."""
+        bits = self.chunks[block >> CHUNK_SHIFT].bits
+        at = block & (CHUNK_BITS - 1)
+        return (i64(bits[at >> 3]) >> (at & 7)) & 1 != 0
+
+    def set(self, block: i64) -> None:
+        """Mark a clear block as done."""
+        index = block >> CHUNK_SHIFT
+        chunk = self.chunks[index]
+        if chunk is self.empty:
+            chunk = MapChunk()
+            self.chunks[index] = chunk
+        at = block & (CHUNK_BITS - 1)
+        byte = i64(chunk.bits[at >> 3]) | (1 << (at & 7))
+        chunk.bits[at >> 3] = u8(byte)
+        chunk.nr_set += 1
+
+    def set_run(self, block: i64, nr: i64) -> i64:
+        """Mark up to nr blocks from block on, stopping at the first done one; return how many were marked."""
+        done: i64 = 0
+        while done < nr and block < self.nr_blocks and not self.is_set(block):
+            self.set(block)
+            block += 1
+            done += 1
+        return done
+
+    def next_free(self, block: i64) -> i64:
+        """Return the first clear block at or after block, wrapping to the start; -1 if all are done."""
+        found = self.free_in(block, self.nr_blocks)
+        if found < 0 and block > 0:
+            found = self.free_in(0, block)
+        return found
+
+    def free_in(self, block: i64, end: i64) -> i64:
+        """Return the first clear block of [block, end), -1 if there is none."""
+        while block < end:
+            chunk = self.chunks[block >> CHUNK_SHIFT]
+            if chunk.nr_set == CHUNK_BITS:
+                block = ((block >> CHUNK_SHIFT) + 1) << CHUNK_SHIFT
+                continue
+            at = block & (CHUNK_BITS - 1)
+            byte = i64(chunk.bits[at >> 3])
+            if byte == 255:
+                block = (block | 7) + 1
+                continue
+            if (byte >> (at & 7)) & 1 == 0:
+                return block
+            block += 1
+        return -1

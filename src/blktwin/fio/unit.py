@@ -1,0 +1,64 @@
+"""An I/O unit: the bio that a fio thread fills again and again, and the file that it goes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from blktwin.block.bdev import BlockDevice
+from blktwin.block.bio import Bio
+from blktwin.fio.random_dist import RankSource
+from blktwin.fio.random_map import RandomMap
+
+if TYPE_CHECKING:
+    from blktwin.fio.job import IoThread
+
+
+class FioFile:
+    """One file of one thread: a block device, or nothing behind it for the null engine. Bytes everywhere."""
+
+    def __init__(self, name: str, bdev: BlockDevice | None, real_bytes: int, offset_bytes: int, io_bytes: int) -> None:
+        self.name: str = name
+        self.bdev: BlockDevice | None = bdev
+        self.real_bytes: i64 = real_bytes
+        self.offset_bytes: i64 = offset_bytes
+        self.io_bytes: i64 = io_bytes
+        """Size of the region that the job uses, from offset_bytes on."""
+        self.last_pos: vec[i64] = vec[i64]([offset_bytes] * 3)
+        """Per direction, where the last I/O ended."""
+        self.last_start: vec[i64] = vec[i64]([-1] * 3)
+        self.map: RandomMap | None = None
+        self.ranks: RankSource | None = None
+
+    def reset(self) -> None:
+        """Start over: positions and map as at first."""
+        for ddir in range(3):
+            self.last_pos[ddir] = self.offset_bytes
+            self.last_start[ddir] = -1
+        if self.map is not None:
+            self.map.reset()
+
+
+class IoUnit(Bio):
+    """One I/O of a fio thread: direction, place, times in ns; made once per depth slot."""
+
+    def __init__(self, thread: IoThread, file: FioFile) -> None:
+        super().__init__()
+        self.thread: IoThread = thread
+        self.file: FioFile = file
+        self.ddir: i64 = 0
+        self.offset: i64 = 0
+        self.nbytes: i64 = 0
+        self.started_ns: i64 = 0
+        self.issued_ns: i64 = 0
+        self.is_done: bool = False
+        self.is_random: bool = False
+        self.following: IoUnit | None = None
+        """Link of the thread's queue or completion ring."""
+
+    def end_io(self) -> None:
+        """Tell the thread."""
+        self.is_done = True
+        self.thread.unit_done(self)
