@@ -6,7 +6,7 @@ from blktwin.errors import ConfigError
 from blktwin.fio import compound
 from blktwin.fio.draft import Draft, Notices, where
 from blktwin.fio.options import MODELLED_ENGINES, OTHER_ENGINES, nearest_engine
-from blktwin.fio.sections import Section
+from blktwin.fio.sections import Section, shown
 from blktwin.fio.spec import JobSpec, RateLimit, Triple
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_USEC
 
@@ -19,8 +19,8 @@ def fail(draft: Draft, section: Section, name: str, message: str) -> ConfigError
     """Make an error that points at an option if it was given, else at the section."""
     raw = draft.given.get(name)
     if raw is not None:
-        return ConfigError(message, file=raw.file, line=raw.line, key=raw.key)
-    return ConfigError(message, file=section.file, line=section.line, key=f"[{section.name}]")
+        return raw.error(message)
+    return ConfigError(shown(message, 300), file=section.file, line=section.line, key=f"[{shown(section.name)}]")
 
 
 def check_engine(draft: Draft, section: Section, *, strict: bool) -> None:
@@ -112,7 +112,7 @@ def _triple(values: list[int]) -> Triple:
 
 def _set_random(spec: JobSpec, draft: Draft) -> None:
     spec.randseed = draft.number("randseed")
-    spec.randrepeat = bool(draft.number("randrepeat", 1)) and "randseed" not in draft.given
+    spec.randrepeat = bool(draft.number("randrepeat", 1))
     spec.allrandrepeat = bool(draft.number("allrandrepeat"))
     spec.softrandommap = bool(draft.number("softrandommap"))
     spec.random_generator = draft.text("random_generator", "tausworthe")
@@ -167,7 +167,7 @@ def _set_system(spec: JobSpec, draft: Draft) -> None:
 
 
 def _correct(spec: JobSpec, draft: Draft, section: Section, notices: Notices) -> None:
-    place = f"{where(section.file, section.line)}job {spec.name}: "
+    place = f"{where(section.file, section.line)}job {shown(spec.name)}: "
     if spec.time_based and not spec.runtime_ns:
         spec.time_based = False
         notices.remarks[f"{place}time_based has no effect without runtime="] = None
@@ -215,7 +215,7 @@ def files_of(draft: Draft, section: Section, clone: int) -> tuple[str, ...]:
         given = (name,)
     if not given:
         form = draft.text("filename_format", "$jobname.$jobnum.$filenum")
-        words = {"$jobname": name.replace("/", "_"), "$jobnum": str(clone), "$filenum": "0", "$clientuid": ""}
+        words = {"$jobname": name, "$jobnum": str(clone), "$filenum": "0", "$clientuid": ""}
         for word, text in words.items():
             form = form.replace(word, text)
         given = (form,)

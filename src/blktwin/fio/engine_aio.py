@@ -424,4 +424,3 @@ class PosixAioThread(AsyncThread):
         if self.is_waiting and self.done.count >= self.needed:
             self.is_waiting = False
             self.machine.wake_task(self)
-

@@ -37,10 +37,11 @@ NULL_BATCH: Final = 256
 
 def submit_unit(thread: IoThread, task: Task, unit: IoUnit) -> bool:
     """Submit a unit's bios for task; False: the task sleeps in the submission."""
-    bdev = unit.file.bdev
+    file = unit.file
+    bdev = file.bdev
     assert bdev is not None
     is_sync_write = thread.is_sync_write and unit.ddir == WRITE
-    return bdev.direct_io(unit, op_of(unit.ddir), unit.offset, unit.nbytes, task, is_sync_write)
+    return bdev.direct_io(unit, op_of(unit.ddir), file.base_bytes + unit.offset, unit.nbytes, task, is_sync_write)
 
 
 class SyncThread(IoThread):
@@ -158,7 +159,7 @@ class SyncThread(IoThread):
         bdev = unit.file.bdev
         assert bdev is not None
         if self.is_buffered and unit.ddir == WRITE:
-            machine.trace.page_copy(self, bdev.write_buffered(unit.offset, unit.nbytes))
+            machine.trace.page_copy(self, bdev.write_buffered(unit.file.base_bytes + unit.offset, unit.nbytes))
             unit.status = BLK_STS_OK
             unit.is_done = True
             return

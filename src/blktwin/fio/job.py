@@ -101,9 +101,9 @@ class IoThread(Task):
         self.loops_left: i64 = spec.loops
         self.this_bytes: i64 = 0
         """Issued in this pass, what fio compares with size."""
-        self.all_bytes: i64 = 0
         self.nr_issued: i64 = 0
         self.nr_completed: i64 = 0
+        self.nr_failed: i64 = 0
         self.has_rate: bool = any(spec.rate.bytes_per_s) or any(spec.rate.iops)
         self.rate_bps: vec[i64] = vec[i64]([0, 0, 0])
         self.rate_bytes: vec[i64] = vec[i64]([0, 0, 0])
@@ -267,6 +267,7 @@ class IoThread(Task):
         unit.is_done = False
         self.nr_completed += 1
         if unit.status != BLK_STS_OK:
+            self.nr_failed += 1
             errno = STATUS_ERRNO.get(int(unit.status), 5)
             self.fail(errno, f"I/O error at offset {unit.offset}")
             return
@@ -277,8 +278,9 @@ class IoThread(Task):
     def count_issue(self, unit: IoUnit) -> None:
         """Count a unit that is about to be issued."""
         self.nr_issued += 1
-        self.this_bytes += unit.nbytes
-        self.all_bytes += unit.nbytes
+        # fio compares a trimwrite job's size with its writes alone.
+        if unit.ddir != TRIM or not self.pattern.is_trimwrite:
+            self.this_bytes += unit.nbytes
 
     def wants_think(self) -> bool:
         """Say whether a pause is due after this I/O."""
@@ -341,4 +343,3 @@ def exponential(rand: FioRandom, mean: i64) -> i64:
 def negative_log(u: float) -> float:
     """Return -ln(u) for u in [0, 1); 0 counts as the smallest draw."""
     return -math.log(u if u > 0.0 else 1.0 / 4294967296.0)
-

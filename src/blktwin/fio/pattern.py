@@ -1,6 +1,6 @@
 """What a thread does next: direction, file, offset and length, as fio 3.33 chooses them, number by number.
 
-Knows nothing of time and devices. The streams are random_state.py's; the oracle test compares whole runs with fio's iolog.
+Knows nothing of time and devices. The streams are random_state.py's; an oracle test compares runs with fio's iolog.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from blktwin.fio.random_map import RandomMap
 from blktwin.fio.random_state import (
     RAND_BS_READ,
     RAND_MIX,
-    RAND_SEQ_READ,
+    RAND_SEQ,
+    DEFAULT_SEED,
     FioRandom,
     block_seed,
     thread_seeds,
@@ -37,15 +38,13 @@ class IoPattern:
         self.spec: JobSpec = spec
         self.files: list[FioFile] = files
         self.next_file: i64 = 0
-        is_fixed = spec.randrepeat or spec.randseed != 0
-        self.seeds: list[int] = thread_seeds(
-            (spec.randseed if spec.randseed != 0 else 0x89) if is_fixed else entropy, number, NR_SEEDS
-        )
+        seed = spec.randseed if spec.randseed != 0 else DEFAULT_SEED if spec.randrepeat else entropy
+        self.seeds: list[int] = thread_seeds(seed, number, NR_SEEDS)
         self.number: int = number
         self.offsets: FioRandom = FioRandom(block_seed(self.seeds, number, spec.randrepeat))
         self.mix: FioRandom = FioRandom(self.seeds[RAND_MIX])
         self.sizes: list[FioRandom] = [FioRandom(self.seeds[RAND_BS_READ + ddir]) for ddir in range(3)]
-        self.seq: list[FioRandom] = [FioRandom(self.seeds[RAND_SEQ_READ + ddir]) for ddir in range(3)]
+        self.seq: list[FioRandom] = [FioRandom(self.seeds[RAND_SEQ]) for _ in range(3)]
         has = spec.directions()
         self.is_mixed: bool = has[READ] and has[WRITE]
         self.is_trimwrite: bool = has[TRIM] and has[WRITE]
@@ -84,7 +83,7 @@ class IoPattern:
         dist = spec.distribution[self.single]
         has_map = self.is_random and not spec.norandommap and dist.kind == "random" and not any(spec.blockalign)
         for file in self.files:
-            nr_blocks = int((file.io_bytes + self.map_block - 1) // self.map_block)
+            nr_blocks = int(file.io_bytes // self.map_block)
             if has_map and nr_blocks > 0:
                 file.map = RandomMap(nr_blocks)
             if self.is_random and nr_blocks > 0:
@@ -112,7 +111,7 @@ class IoPattern:
     # -- what next
 
     def next(self, unit: IoUnit) -> i64:
-        """Fill unit with the next I/O; return NEXT_IO, NEXT_SYNC when a sync is due, NEXT_END at the end of the files."""
+        """Fill unit with the next I/O; return NEXT_IO, NEXT_SYNC when a sync is due, NEXT_END at the end."""
         every = self.fsync_every
         if every > 0 and not self.last_was_sync:
             writes = self.issues[WRITE]
@@ -126,8 +125,7 @@ class IoPattern:
             ddir = self.next_ddir(file)
             if self.fill(unit, file, ddir):
                 self.issues[ddir] += 1
-                if ddir == WRITE:
-                    self.last_was_sync = False
+                self.last_was_sync = False
                 return NEXT_IO
         return NEXT_END
 

@@ -20,9 +20,8 @@ RAND_BS_WRITE: Final = 1
 RAND_BS_TRIM: Final = 2
 RAND_MIX: Final = 4
 RAND_BLOCK: Final = 6
-RAND_SEQ_READ: Final = 10
-RAND_SEQ_WRITE: Final = 11
-RAND_SEQ_TRIM: Final = 12
+RAND_SEQ: Final = 10
+"""percentage_random; every direction has a stream of its own from this one seed."""
 RAND_START_DELAY: Final = 13
 RAND_POISSON: Final = 16
 
@@ -32,7 +31,7 @@ class FioRandom:
 
     def __init__(self, seed: int) -> None:
         low = seed & MASK32
-        first = lcg(36, low)
+        first = lcg(53, low)
         self.s1: i64 = first if first >= 1 else first + 1
         second = lcg(int(self.s1), low)
         self.s2: i64 = second if second >= 7 else second + 7
@@ -76,7 +75,7 @@ class FioRandom:
 
 
 def lcg(x: int, seed: int) -> int:
-    """Return the seeding step of taus88 (36 is fio's first x)."""
+    """Return the seeding step of taus88 (53 is fio's first x)."""
     return ((x * 69069) & MASK32) ^ seed
 
 

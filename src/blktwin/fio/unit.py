@@ -19,13 +19,23 @@ if TYPE_CHECKING:
 class FioFile:
     """One file of one thread: a block device, or nothing behind it for the null engine. Bytes everywhere."""
 
-    def __init__(self, name: str, bdev: BlockDevice | None, real_bytes: int, offset_bytes: int, io_bytes: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        bdev: BlockDevice | None,
+        real_bytes: int,
+        offset_bytes: int,
+        io_bytes: int,
+        base_bytes: int = 0,
+    ) -> None:
         self.name: str = name
         self.bdev: BlockDevice | None = bdev
         self.real_bytes: i64 = real_bytes
         self.offset_bytes: i64 = offset_bytes
         self.io_bytes: i64 = io_bytes
         """Size of the region that the job uses, from offset_bytes on."""
+        self.base_bytes: i64 = base_bytes
+        """Where the file begins on its device."""
         self.last_pos: vec[i64] = vec[i64]([offset_bytes] * 3)
         """Per direction, where the last I/O ended."""
         self.last_start: vec[i64] = vec[i64]([-1] * 3)

@@ -1,0 +1,276 @@
+"""The command line: `blktwin run JOB.fio ...`. Results go to stdout or --output, everything else to stderr.
+
+Exit: 0 done, 1 the job or an input is wrong, 2 usage, 77 not available here, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+
+import blktwin
+from blktwin.errors import BlktwinError, ConfigError, UsageError
+from blktwin.fio import jobfile, showcmd
+from blktwin.fio.cmdline import is_job_option, split_arguments
+from blktwin.fio.output import parse_formats, parse_terse_version, render
+from blktwin.fio.results import RunResult
+from blktwin.fio.spec import JobPlan
+from blktwin.fio.values import read_time_us
+from blktwin.lab.eta import EtaLine
+from blktwin.lab.run import simulate
+from blktwin.lab.stack import Stack, find_rules
+from blktwin.sim.devices.profiles import builtin_profiles
+from blktwin.sim.devices.spec import parse_device
+from blktwin.sim.hints import near
+from blktwin.sim.hosts import builtin_hosts, get_host
+from blktwin.units import NSEC_PER_USEC
+
+EXIT_INTERRUPTED = 130
+RUN_OPTIONS = (
+    "on runtime seed yes scheduler set rules device cgroup host cpus output output-format terse-version "
+    "section showcmd parse-only readonly eta help version"
+).split()
+NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
+
+app = cyclopts.App(
+    name="blktwin",
+    help="A twin of the Linux block layer: run a fio job on simulated blk-mq, schedulers and devices.",
+    version=blktwin.__version__,
+    console=Console(stderr=False),
+    error_console=Console(stderr=True),
+    result_action="return_value",
+)
+
+
+@app.command
+def run(
+    *jobs: Annotated[str, Parameter(help="fio job files (- is standard input).", show=True)],
+    runtime: Annotated[str, Parameter(help="Runtime of every job, as fio's runtime= (12s, 500ms).")] = "",
+    seed: Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes.")] = 1,
+    yes: Annotated[bool, Parameter(help="Run a job that nothing limits.", negative="")] = False,
+    scheduler: Annotated[str, Parameter(help="none or mq-deadline, for every device; overrides ioscheduler=.")] = "",
+    set: Annotated[tuple[str, ...], Parameter(help="A tunable: iosched.fifo_batch=8. May be repeated.")] = (),
+    rules: Annotated[str, Parameter(help="Kernel to imitate: 5.10, 5.17, 6.1, 6.12, 6.18, 7.2.")] = "6.12",
+    device: Annotated[
+        tuple[str, ...],
+        Parameter(help="/dev/nvme0n1=PROFILE,key=value,...; `blktwin profiles` lists. May be repeated."),
+    ] = (),
+    cgroup: Annotated[str, Parameter(help="Cgroup of the whole job, such as /c1.")] = "/",
+    host: Annotated[str, Parameter(help="CPUs and what each step costs; `blktwin profiles` lists.")] = "server",
+    cpus: Annotated[int, Parameter(help="Number of CPUs; 0 for the host's own.")] = 0,
+    on: Annotated[str, Parameter(help="Where to run: sim.")] = "sim",
+    output: Annotated[str, Parameter(help="File for the results.")] = "",
+    output_format: Annotated[str, Parameter(help="normal, json, json+, terse, or a list of them.")] = "normal",
+    terse_version: Annotated[str, Parameter(help="2, 3, 4 or 5.")] = "3",
+    section: Annotated[tuple[str, ...], Parameter(help="Only this job section. May be repeated.")] = (),
+    showcmd_: Annotated[
+        bool, Parameter(name="--showcmd", help="Print the jobs as command lines.", negative="")
+    ] = False,
+    parse_only: Annotated[bool, Parameter(help="Check the jobs and stop.", negative="")] = False,
+    readonly: Annotated[bool, Parameter(help="Refuse jobs that write or trim.", negative="")] = False,
+    eta: Annotated[str, Parameter(help="auto, always or never: the status line on stderr.")] = "auto",
+) -> int:
+    """Run a fio job on the simulated block layer; `--name=job --rw=randread ...` describes one without a file."""
+    paths, job_args = split_arguments(JOB_TOKENS + list(jobs))
+    if not paths and not job_args:
+        raise UsageError("no job: give a fio job file, or --name=... --rw=...")
+    check_choices(on, eta)
+    formats = parse_formats(output_format)
+    version = parse_terse_version(terse_version)
+    if showcmd_:
+        sys.stdout.write(showcmd.render(paths, job_args, section))
+        return 0
+    plan = jobfile.load(
+        paths, job_args, sections=section, env=os.environ, require_runnable=not parse_only, readonly=readonly
+    )
+    if parse_only:
+        return 0
+    apply_runtime(plan, runtime)
+    stack = Stack(
+        devices=[parse_device(text) for text in device],
+        scheduler=scheduler,
+        tunables=[split_tunable(text) for text in set],
+        rules=find_rules(rules),
+        host=get_host(host),
+        cpus=checked_cpus(cpus),
+        cgroup=checked_cgroup(cgroup),
+        seed=seed,
+    )
+    check_output(output)
+    with EtaLine(eta) as line:
+        result = simulate(plan, stack, progress=line.update if line.is_shown else None, allow_unbounded=yes)
+    for note in plan.notes:
+        print(f"blktwin: {note}", file=sys.stderr)
+    write_result(result, formats, version, output)
+    return exit_code(result)
+
+
+@app.command
+def profiles() -> int:
+    """List the device profiles and hosts, with their sources."""
+    print("Devices (--device /dev/NAME=PROFILE):")
+    for name, profile in builtin_profiles().items():
+        print(f"  {name:16} {' '.join(profile.source.split())}")
+    print("Hosts (--host NAME):")
+    for name, one in builtin_hosts().items():
+        print(f"  {name:16} {one.cpus} CPUs, HZ {one.hz}. {' '.join(one.source.split())}")
+    return 0
+
+
+JOB_TOKENS: list[str] = []
+"""fio's own words of this command line, taken out before cyclopts sees it (--runtime after --name is the job's)."""
+
+
+def part_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part our options from fio's: after the first --name, every option that fio knows belongs to the job."""
+    ours: list[str] = []
+    fios: list[str] = []
+    in_job = False
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        name = token.lstrip("-").partition("=")[0]
+        if token == "--" or not token.startswith("-") or token == "-":
+            ours.append(token)
+            continue
+        in_job = in_job or name == "name"
+        is_ours = name in RUN_OPTIONS or name.removeprefix("no-") in RUN_OPTIONS
+        if is_job_option(token) and (in_job or not is_ours):
+            words, rest = split_arguments([token, *tokens[at : at + 1]])
+            fios.extend(rest)
+            at += len(rest) - 1
+            del words
+        else:
+            if not is_ours and not is_job_option(token):
+                raise unknown_option(token)
+            ours.append(token)
+    return ours, fios
+
+
+def unknown_option(token: str) -> UsageError:
+    """Return the error for an option that neither we nor fio have."""
+    from blktwin.fio.options import nearest
+
+    name = token.lstrip("-").partition("=")[0]
+    hint = near(name, RUN_OPTIONS)
+    if not hint:
+        close = nearest(name)
+        hint = f"; did you mean --{close}?" if close else ""
+    return UsageError(f"no such option{hint}", key=token.partition("=")[0][:80])
+
+
+def check_choices(on: str, eta: str) -> None:
+    """Check --on and --eta."""
+    kind = on.partition(":")[0]
+    if kind in NOT_HERE:
+        raise UsageError(f"{on} is not there yet ({NOT_HERE[kind]}): use sim", key="--on")
+    if on != "sim":
+        raise UsageError(f"no machine '{on}'{near(on, ('sim',)) or '; use sim'}", key="--on")
+    if eta not in ("auto", "always", "never"):
+        raise UsageError(f"'{eta}' is none of auto, always, never", key="--eta")
+
+
+def apply_runtime(plan: JobPlan, text: str) -> None:
+    """Give every job the runtime of the command line."""
+    if not text:
+        return
+    try:
+        us, rest = read_time_us(text, 1_000_000)
+    except ConfigError as error:
+        raise UsageError(error.message, key="--runtime") from None
+    if rest or us <= 0:
+        raise UsageError(f"'{text}' is not a time above 0, such as 12s or 500ms", key="--runtime")
+    runtime_ns = us * NSEC_PER_USEC
+    for job in plan.jobs:
+        job.runtime_ns = runtime_ns
+
+
+def split_tunable(text: str) -> tuple[str, str]:
+    """Split NAME=VALUE of --set."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"'{text}' is not iosched.NAME=VALUE", key="--set")
+    return name, value
+
+
+def checked_cpus(cpus: int) -> int:
+    """Check --cpus."""
+    if not 0 <= cpus <= 1024:
+        raise UsageError(f"{cpus} is out of range: 1 to 1024", key="--cpus")
+    return cpus
+
+
+def checked_cgroup(path: str) -> str:
+    """Check --cgroup."""
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise UsageError(f"'{path}' is not an absolute cgroup path such as /c1", key="--cgroup")
+    return path
+
+
+def check_output(path: str) -> None:
+    """See before the run that the result can be written."""
+    if path and not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"no directory {Path(path).parent}", key="--output")
+    if path and Path(path).is_dir():
+        raise UsageError(f"{path} is a directory", key="--output")
+
+
+def write_result(result: RunResult, formats: list[str], version: int, output: str) -> None:
+    """Print the result, or write it to a file (through a draft, so that a full disk leaves the old one)."""
+    text = render(result, formats, version)
+    if not output:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    target = Path(output)
+    draft = target.with_name(target.name + ".partial")
+    try:
+        draft.write_text(text)
+        draft.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise BlktwinError(f"{output}: {error.strerror}") from None
+
+
+def exit_code(result: RunResult) -> int:
+    """Return the process's exit status."""
+    if result.partial:
+        return EXIT_INTERRUPTED
+    bad = [job for job in result.jobs if job.stat.error]
+    for job in bad:
+        print(f"blktwin: {job.spec.name}: {job.stat.error_text} (errno {job.stat.error})", file=sys.stderr)
+    return 1 if bad else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; every error becomes one line on stderr."""
+    tokens = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if tokens[:1] == ["run"]:
+            ours, JOB_TOKENS[:] = part_tokens(tokens[1:])
+            tokens = ["run", *ours]
+        code = app(tokens, exit_on_error=False, print_error=False)
+        return code if isinstance(code, int) else 0
+    except BlktwinError as error:
+        print(f"blktwin: {error}", file=sys.stderr)
+        return error.exit_code
+    except cyclopts.CycloptsError as error:
+        text = " ".join(str(error).split())
+        print(f"blktwin: {text}", file=sys.stderr)
+        return UsageError.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("blktwin: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED

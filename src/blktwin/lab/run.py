@@ -1,0 +1,159 @@
+"""Runs a plan on a stack and returns fio's result: the one entry for the command line, tests and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import blktwin
+from blktwin.block.queue import RequestQueue
+from blktwin.errors import BlktwinError, ConfigError
+from blktwin.fio.job import PHASE_DONE, IoThread
+from blktwin.fio.results import DiskUtil, JobResult, RunResult
+from blktwin.fio.spec import JobPlan
+from blktwin.lab.schedule import Schedule
+from blktwin.lab.stack import Stack
+from blktwin.lab.world import FIRST_PID, World
+from blktwin.sim.trace import CostTrace
+
+EPOCH_MS = 1_767_225_600_000
+"""The simulated machine boots on 2026-01-01 00:00:00 UTC."""
+CHUNK_EVENTS = 100_000
+UNBOUNDED_IOS = 20_000_000
+FOREVER_NS = 4_000_000_000_000_000_000
+
+Progress = Callable[[World, Schedule], None]
+
+
+def simulate(
+    plan: JobPlan,
+    stack: Stack,
+    *,
+    trace: CostTrace | None = None,
+    progress: Progress | None = None,
+    allow_unbounded: bool = True,
+) -> RunResult:
+    """Run all jobs to their end and return the result; Ctrl-C gives what is known so far, marked partial."""
+    world = World(plan, stack, trace)
+    schedule = Schedule(world.machine)
+    world.build_threads(schedule)
+    if not allow_unbounded:
+        check_bounds(world)
+    plan.notes.extend(world.notes)
+    schedule.begin(world.threads)
+    is_partial = False
+    try:
+        while world.machine.run(FOREVER_NS, CHUNK_EVENTS):
+            if progress is not None:
+                progress(world, schedule)
+            if not schedule.waiting and not schedule.running:
+                break
+    except KeyboardInterrupt:
+        is_partial = True
+    if not is_partial and (schedule.running or schedule.waiting):
+        stuck = ", ".join(thread.spec.name for thread in schedule.running + schedule.waiting)
+        raise BlktwinError(f"the simulation has come to a halt with jobs unfinished: {stuck} (please report this)")
+    return collect(world, schedule, is_partial)
+
+
+def check_bounds(world: World) -> None:
+    """Refuse jobs that would run for very long because nothing limits them, and say how long."""
+    total = 0
+    first = None
+    for thread in world.threads:
+        spec = thread.spec
+        if spec.runtime_ns or spec.number_ios:
+            continue
+        if spec.time_based:
+            raise ConfigError(
+                "time_based without runtime never ends: give --runtime", file=spec.file, line=spec.line, key=spec.name
+            )
+        smallest = min(bs for bs, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
+        total += int(thread.byte_limit) * spec.loops // smallest
+        first = first or spec
+    if first is not None and total > UNBOUNDED_IOS:
+        raise ConfigError(
+            f"nothing limits the run: about {total:,} simulated I/Os; give --runtime TIME, or --yes to run them all",
+            file=first.file,
+            line=first.line,
+            key=first.name,
+        )
+
+
+def collect(world: World, schedule: Schedule, is_partial: bool) -> RunResult:
+    """Build the result out of what the threads and disks have counted."""
+    machine = world.machine
+    end_ns = max(int(machine.events.now_ns), *(int(t.stat.end_ns) for t in world.threads))
+    for thread in world.threads:
+        if thread.phase != PHASE_DONE and thread.is_started:
+            thread.stat.finish(max(end_ns, int(thread.stat.epoch_ns)))
+    elapsed_ms = end_ns // 1_000_000
+    jobs = [JobResult(thread.spec, thread.stat, FIRST_PID + thread.number) for thread in world.threads]
+    return RunResult(
+        jobs=jobs,
+        disk_util=[disk_util(disk.q, end_ns) for disk in world.disks.values()],
+        global_options=world.plan.global_options,
+        elapsed_ms=elapsed_ms,
+        epoch_ms=EPOCH_MS + elapsed_ms,
+        version=blktwin.__version__,
+        partial=is_partial,
+        blktwin=provenance(world, schedule, is_partial),
+    )
+
+
+def disk_util(q: RequestQueue, end_ns: int) -> DiskUtil:
+    """Return a disk's counters as /proc/diskstats has them."""
+    stats = q.stats
+    ticks = [int(ns) // 1_000_000 for ns in stats.ticks_ns]
+    return DiskUtil(
+        name=q.name,
+        read_ios=int(stats.ios[0]),
+        write_ios=int(stats.ios[1]),
+        read_merges=int(stats.merges[0]),
+        write_merges=int(stats.merges[1]),
+        read_ticks_ms=ticks[0],
+        write_ticks_ms=ticks[1],
+        in_queue_ms=sum(ticks),
+        busy_ms=int(stats.busy_ns(end_ns)) // 1_000_000,
+        elapsed_ms=end_ns // 1_000_000,
+    )
+
+
+def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, object]:
+    """Return the JSON's "blktwin" object: what ran, and the proof that nothing was lost."""
+    stack = world.stack
+    disks: dict[str, object] = {}
+    for path, disk in world.disks.items():
+        disks[path] = {
+            "profile": disk.spec.profile.name,
+            "given": {key: str(value) for key, value in disk.spec.given.items()},
+            "scheduler": disk.scheduler,
+            "hw_queues": len(disk.q.hctxs),
+            "queue_depth": int(disk.q.queue_depth),
+            "nr_requests": int(disk.q.nr_requests),
+            "requests": int(disk.q.nr_completed),
+            "merges": [int(n) for n in disk.q.stats.merges][:3],
+        }
+    issued = sum(int(thread.nr_issued) for thread in world.threads)
+    completed = sum(int(thread.nr_completed) for thread in world.threads)
+    in_flight = issued - completed
+    if in_flight and not is_partial and not any(thread.error for thread in world.threads):
+        raise BlktwinError(f"{in_flight} I/Os were lost (please report this)")
+    return {
+        "version": blktwin.__version__,
+        "seed": stack.seed,
+        "rules": stack.rules.name,
+        "stack": {"host": stack.host.name, "cpus": world.machine.nr_cpus, "cgroup": stack.cgroup, "devices": disks},
+        "conservation": {
+            "submitted": issued,
+            "completed": completed - failed(world.threads),
+            "failed": failed(world.threads),
+            "in_flight": in_flight,
+        },
+        "all_jobs": schedule.common_window(),
+        "partial": is_partial,
+    }
+
+
+def failed(threads: list[IoThread]) -> int:
+    """Return how many I/Os ended in an error."""
+    return sum(int(thread.nr_failed) for thread in threads)

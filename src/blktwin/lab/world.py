@@ -1,0 +1,236 @@
+"""Builds what a Stack and a JobPlan describe: machine, queues, devices, files, threads."""
+
+from __future__ import annotations
+
+from blktwin.block.bdev import BlockDevice
+from blktwin.block.cgroup import Cgroup
+from blktwin.block.machine import Machine
+from blktwin.block.queue import RequestQueue
+from blktwin.drivers.hardware import HardwareDriver
+from blktwin.errors import ConfigError, UsageError
+from blktwin.fio.engine_aio import AsyncThread, PosixAioThread
+from blktwin.fio.engines import NullThread, SyncThread
+from blktwin.fio.job import IoThread, ThreadWatcher
+from blktwin.fio.pattern import IoPattern
+from blktwin.fio.spec import JobPlan, JobSpec
+from blktwin.fio.unit import FioFile
+from blktwin.lab.stack import Stack, make_elevator, set_tunable
+from blktwin.sim.devices.base import SimDevice
+from blktwin.sim.devices.build import build_device, default_scheduler
+from blktwin.sim.devices.spec import DeviceSpec, parse_device
+from blktwin.sim.faults import Faults
+from blktwin.sim.machine import SimMachine
+from blktwin.sim.trace import CostTrace
+from blktwin.units import GIB
+
+FIRST_PID = 1000
+DISK_MAJOR = 259
+NULL_FILE_BYTES = 1024 * GIB
+DEFAULT_FILE_DEVICE = "/dev/nvme0n1"
+
+
+class Disk:
+    """One simulated device with its queue."""
+
+    def __init__(self, spec: DeviceSpec, device: SimDevice, q: RequestQueue, scheduler: str) -> None:
+        self.spec = spec
+        self.device = device
+        self.q = q
+        self.scheduler = scheduler
+        self.bdev = BlockDevice(q)
+        self.used_bytes = 0
+        """Taken by regular files, from the start."""
+
+
+class World:
+    """A machine with everything on it, ready to run; threads are in fio's order."""
+
+    def __init__(self, plan: JobPlan, stack: Stack, trace: CostTrace | None = None) -> None:
+        self.plan = plan
+        self.stack = stack
+        self.notes: list[str] = []
+        costs = stack.host.cost_table()
+        self.trace = CostTrace(costs) if trace is None else trace
+        self.machine = SimMachine(
+            self.trace,
+            nr_cpus=stack.cpus or stack.host.cpus,
+            hz=stack.host.hz,
+            costs=costs,
+            faults=Faults(stack.seed, stack.faults),
+        )
+        if not stack.cpus:
+            self.machine.cpus_per_cache = stack.host.cache_cpus
+        self.trace.bind(self.machine)
+        self.disks: dict[str, Disk] = {}
+        self.files: dict[str, tuple[Disk, int, int]] = {}
+        """Regular files: disk, where they begin on it, and how long they are (bytes)."""
+        self.threads: list[IoThread] = []
+        for spec in stack.devices:
+            self.add_disk(spec)
+
+    def build_threads(self, watcher: ThreadWatcher) -> None:
+        """Make every thread of the plan."""
+        for number, spec in enumerate(self.plan.jobs, 1):
+            files = [self.open_file(spec, name) for name in spec.filenames]
+            pattern = IoPattern(spec, files, number, self.stack.seed * 0x9E3779B97F4A7C15 + number)
+            cgroup = self.cgroup_of(spec)
+            thread = make_thread(self.machine, spec, pattern, cgroup, watcher, number)
+            thread.cpu = (number - 1) % self.machine.nr_cpus
+            self.threads.append(thread)
+
+    # -- disks
+
+    def add_disk(self, spec: DeviceSpec) -> Disk:
+        """Build a device and its queue with its scheduler."""
+        device, limits, nr_queues, depth, capacity = build_device(self.machine, spec, self.stack.seed)
+        name, key, file, line = self.scheduler_of(spec, nr_queues)
+        elevator = make_elevator(name, key, file, line)
+        q = RequestQueue(
+            self.machine,
+            self.stack.rules,
+            HardwareDriver(device),
+            limits,
+            name=spec.name,
+            capacity_sectors=capacity,
+            nr_hw_queues=nr_queues,
+            queue_depth=depth,
+            elevator=elevator,
+            nr_requests=spec.number("nr_requests"),
+        )
+        q.dev = (DISK_MAJOR, len(self.disks))
+        q.nomerges = spec.number("nomerges")
+        q.rq_affinity = spec.number("rq_affinity", 1)
+        for tunable, text in self.stack.tunables:
+            area, _, rest = tunable.partition(".")
+            if area != "iosched" or not rest:
+                raise UsageError("only iosched.NAME=VALUE can be set", key=f"--set {tunable}")
+            set_tunable(elevator, rest, text)
+        disk = Disk(spec, device, q, name)
+        self.disks[spec.path] = disk
+        return disk
+
+    def scheduler_of(self, spec: DeviceSpec, nr_queues: int) -> tuple[str, str, str, int]:
+        """Return the scheduler's name and who asked for it: --scheduler, the device, a job, or the kernel."""
+        if self.stack.scheduler:
+            return self.stack.scheduler, "--scheduler", "", 0
+        if spec.scheduler:
+            return spec.scheduler, f"--device {spec.path} scheduler", "", 0
+        for job in self.plan.jobs:
+            if job.ioscheduler and spec.path in job.filenames:
+                return job.ioscheduler, "ioscheduler", job.file, job.line
+        return default_scheduler(nr_queues), "", "", 0
+
+    def disk_at(self, path: str) -> Disk:
+        """Return the disk at a /dev path, made from its name's default profile if --device names none."""
+        disk = self.disks.get(path)
+        return self.add_disk(parse_device(path)) if disk is None else disk
+
+    # -- files
+
+    def open_file(self, spec: JobSpec, name: str) -> FioFile:
+        """Return a thread's view of a file: a device, a regular file laid out on a disk, or nothing (null engine)."""
+        nr_files = len(spec.filenames)
+        if spec.ioengine == "null":
+            real = file_length(spec, nr_files) or NULL_FILE_BYTES
+            return self.view(spec, name, None, real, 0, nr_files)
+        if name.startswith("/dev/"):
+            bdev = self.disk_at(name).bdev
+            return self.view(spec, name, bdev, int(bdev.size_bytes), 0, nr_files)
+        disk, base, length = self.lay_out(spec, name, nr_files)
+        return self.view(spec, name, disk.bdev, length, base, nr_files)
+
+    def lay_out(self, spec: JobSpec, name: str, nr_files: int) -> tuple[Disk, int, int]:
+        """Place a regular file on the first disk; the second user of a name gets the same place."""
+        known = self.files.get(name)
+        if known is not None:
+            return known
+        length = max(
+            (file_length(job, len(job.filenames)) for job in self.plan.jobs if name in job.filenames), default=0
+        )
+        if length <= 0:
+            raise ConfigError(
+                f"{name} is not a device, so the job needs size=", file=spec.file, line=spec.line, key=spec.name
+            )
+        disk = next(iter(self.disks.values())) if self.disks else self.disk_at(DEFAULT_FILE_DEVICE)
+        block = 4096
+        length = (length + block - 1) // block * block
+        if disk.used_bytes + length > disk.bdev.size_bytes:
+            raise ConfigError(
+                f"{name} ({length} bytes) does not fit on {disk.spec.path}: give a larger one with "
+                f"--device {disk.spec.path}=PROFILE,size=...",
+                file=spec.file,
+                line=spec.line,
+                key=spec.name,
+            )
+        place = (disk, disk.used_bytes, length)
+        disk.used_bytes += length
+        self.files[name] = place
+        self.notes.append(f"{name}: {length} bytes of {disk.spec.path} (no file system is modelled)")
+        return place
+
+    def view(self, spec: JobSpec, name: str, bdev: BlockDevice | None, real: int, base: int, nr_files: int) -> FioFile:
+        """Return the region of a file that one thread uses, as fio computes it."""
+        align = spec.offset_align_bytes or min(bs for bs in spec.bs_min if bs > 0)
+        offset = spec.offset_bytes
+        if spec.offset_percent:
+            offset = real * spec.offset_percent // 100
+            offset = -(-offset // align) * align
+        step = spec.offset_increment_bytes or real * spec.offset_increment_percent // 100
+        offset += step * spec.clone_index
+        if offset >= real:
+            raise ConfigError(
+                f"offset {offset} is beyond the end of {name} ({real} bytes)",
+                file=spec.file,
+                line=spec.line,
+                key=spec.name,
+            )
+        size = spec.size_bytes // nr_files if nr_files > 1 and spec.size_bytes else spec.size_bytes
+        if spec.size_percent:
+            size = real * spec.size_percent // 100
+        room = real - offset
+        region = min(size, room) if size else room
+        if region < min(bs for bs in spec.bs_min if bs > 0):
+            raise ConfigError(
+                f"{name} has {region} bytes from offset {offset} on, less than one block",
+                file=spec.file,
+                line=spec.line,
+                key=spec.name,
+            )
+        return FioFile(name, bdev, real, offset, region, base)
+
+    def cgroup_of(self, spec: JobSpec) -> Cgroup:
+        """Return the job's cgroup, below the run's."""
+        tree = self.machine.cgroups
+        if not spec.cgroup:
+            return tree.get(self.stack.cgroup)
+        group = tree.get(self.stack.cgroup.rstrip("/") + "/" + spec.cgroup.strip("/"))
+        if spec.cgroup_weight:
+            group.knobs["io.bfq.weight"] = spec.cgroup_weight
+        return group
+
+
+def file_length(spec: JobSpec, nr_files: int) -> int:
+    """Return how long a regular file must be for one thread, as fio makes it; 0 if the job does not say."""
+    size = spec.filesize_bytes or spec.size_bytes // nr_files
+    return size + spec.offset_bytes + spec.offset_increment_bytes * spec.clone_index if size else 0
+
+
+def make_thread(
+    machine: Machine, spec: JobSpec, pattern: IoPattern, cgroup: Cgroup, watcher: ThreadWatcher, number: int
+) -> IoThread:
+    """Return the thread of a job's engine."""
+    pid = FIRST_PID + number
+    engine = spec.ioengine
+    if engine == "null":
+        return NullThread(machine, spec, pattern, cgroup, watcher, number, pid)
+    if engine in ("libaio", "io_uring"):
+        asynchronous = AsyncThread(machine, spec, pattern, cgroup, watcher, number, pid)
+        asynchronous.prepare()
+        return asynchronous
+    if engine == "posixaio":
+        helped = PosixAioThread(machine, spec, pattern, cgroup, watcher, number, pid)
+        helped.prepare()
+        return helped
+    thread = SyncThread(machine, spec, pattern, cgroup, watcher, number, pid)
+    thread.prepare()
+    return thread
