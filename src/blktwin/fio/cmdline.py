@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from blktwin.errors import UsageError
 from blktwin.fio.options import find, nearest
-from blktwin.fio.sections import RawOption, Section, Source, is_global_name
+from blktwin.fio.sections import RawOption, Section, Source, is_global_name, shown
 
 FILE = "command line"
 
@@ -76,12 +76,12 @@ def _options(arguments: Sequence[str]) -> list[RawOption]:
         at += 1
         key, equals, value = token.lstrip("-").partition("=")
         if not token.startswith("-") or not key:
-            raise UsageError(f"{token!r} is neither an option (--name=value) nor the value of one", file=FILE)
+            raise UsageError(f"{shown(token)!r} is neither an option (--name=value) nor the value of one", file=FILE)
         option = find(key)
         if option is None:
             near = nearest(key)
             hint = f"; did you mean --{near}?" if near else ""
-            raise UsageError(f"fio has no such option{hint}", file=FILE, key=f"--{key[:80]}")
+            raise UsageError(f"fio has no such option{hint}", file=FILE, key=f"--{shown(key)}")
         text: str | None = value if equals else None
         if not equals and option.takes_value:
             if at == len(arguments):

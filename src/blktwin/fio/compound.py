@@ -89,7 +89,7 @@ def distributions(text: str, kb_base: int) -> Distributions:
 
     Differs: fio 3.33 documents zones per direction (`zoned:60/10:40/90,100/100`) but rejects them; they work here.
     """
-    kind, colon, rest = text.strip().partition(":")
+    kind, colon, rest = text.partition(":")
     if kind == "random":
         return Distribution(), Distribution(), Distribution()
     if kind in ("zoned", "zoned_abs"):

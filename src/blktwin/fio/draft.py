@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from blktwin.errors import ConfigError
 from blktwin.fio import compound
 from blktwin.fio.option import LATER, NO_EFFECT, REFUSED, Option
-from blktwin.fio.options import find, nearest
-from blktwin.fio.sections import RawOption
+from blktwin.fio.options import MODELLED_ENGINES, find, nearest
+from blktwin.fio.sections import RawOption, shown
 from blktwin.fio.spec import Distribution, Triple
 from blktwin.fio.values import Number, Parts, Range, Value, is_default, parse
 
@@ -188,8 +188,8 @@ class Notices:
 
     def remark(self, raw: RawOption, text: str) -> None:
         """Keep a remark about an option, once."""
-        value = "" if raw.value is None else f"={raw.value[:60]}"
-        self.remarks[f"{where(raw.file, raw.line)}{raw.key}{value}: {text}"] = None
+        value = "" if raw.value is None else f"={shown(raw.value, 60)}"
+        self.remarks[f"{where(raw.file, raw.line)}{raw.key}{value}: {shown(text, 300)}"] = None
 
 
 def where(file: str, line: int) -> str:
@@ -212,6 +212,8 @@ def apply_all(draft: Draft, raws: list[RawOption], notices: Notices, *, strict: 
         known.append((option, raw))
     known.sort(key=lambda pair: (bool(pair[0].engines), -pair[0].order))
     for option, raw in known:
+        if option.engines and option.status == REFUSED and strict:
+            raise raw.error(f"engine {draft.engine()} is not modelled: use one of {' '.join(MODELLED_ENGINES)}")
         if option.engines and draft.engine() not in option.engines:
             names = " ".join(option.engines)
             raise raw.error(f"an option of ioengine {names}, but this job has ioengine={draft.engine()}")

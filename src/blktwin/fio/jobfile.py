@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from blktwin.errors import ConfigError
 from blktwin.fio.cmdline import parse_arguments
 from blktwin.fio.resolve import resolve
-from blktwin.fio.sections import Section, Source, is_global_name, raw_option
+from blktwin.fio.sections import Section, Source, is_global_name, raw_option, shown
 from blktwin.fio.spec import JobPlan
 
 FILE_BYTES_MAX = 16 << 20
@@ -83,7 +83,7 @@ def _read_sections(
         elif skipping:
             continue
         elif current is None:
-            raise ConfigError("an option must stand below a [section]", file=path, line=number, key=text[:80])
+            raise ConfigError("an option must stand below a [section]", file=path, line=number, key=shown(text))
         elif text.startswith("include"):
             _include(_include_name(text), path, number, current, env, machine, 1)
         else:
@@ -94,9 +94,9 @@ def _read_sections(
 def _section(text: str, path: str, line: int) -> Section:
     name = text[1:-1]
     if not text.endswith("]"):
-        raise ConfigError("the section header has no closing ] at its end", file=path, line=line, key=text[:80])
+        raise ConfigError("the section header has no closing ] at its end", file=path, line=line, key=shown(text))
     if not name:
-        raise ConfigError("the section has no name", file=path, line=line, key=text)
+        raise ConfigError("the section has no name", file=path, line=line, key=shown(text))
     return Section(name[:254], is_global_name(name), path, line)
 
 
@@ -117,20 +117,22 @@ def _include(
     if not name:
         raise ConfigError("needs a file name", file=includer, line=line, key="include")
     if depth > INCLUDE_DEPTH_MAX:
-        raise ConfigError(f"nested more than {INCLUDE_DEPTH_MAX} deep: {name}", file=includer, line=line, key="include")
+        raise ConfigError(
+            f"nested more than {INCLUDE_DEPTH_MAX} deep: {shown(name)}", file=includer, line=line, key="include"
+        )
     path = name
     if "\0" not in name and not os.path.exists(name):
         path = os.path.join(os.path.dirname(includer), name)
     try:
         lines = _read_lines(path)
     except ConfigError as error:
-        raise ConfigError(str(error), file=includer, line=line, key="include") from None
+        raise ConfigError(shown(str(error), 300), file=includer, line=line, key="include") from None
     for number, content in enumerate(lines, 1):
         text = _strip(content)
         if not text:
             continue
         if text.startswith("["):
-            raise ConfigError("an included file cannot start a new section", file=path, line=number, key=text[:80])
+            raise ConfigError("an included file cannot start a new section", file=path, line=number, key=shown(text))
         if text.startswith("include"):
             _include(_include_name(text), path, number, section, env, machine, depth + 1)
         else:
@@ -138,7 +140,7 @@ def _include(
 
 
 def _read_lines(path: str) -> list[str]:
-    """Give the lines of a file; bytes that are not UTF-8 are kept as they are (surrogates)."""
+    """Give the lines of a file; bytes that are not UTF-8 become \\x escapes."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
@@ -147,14 +149,14 @@ def _read_lines(path: str) -> list[str]:
                 data = file.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read the job file: {reason}", file=path) from None
+        raise ConfigError(f"cannot read the job file: {reason}", file=shown(path, 300)) from None
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"a job file of more than {FILE_BYTES_MAX >> 20} MiB is not a job file", file=path)
     if b"\0" in data:
         raise ConfigError(
             "not a text file (it has NUL bytes)", file=path, line=data[: data.index(b"\0")].count(b"\n") + 1
         )
-    return data.decode("utf-8", "surrogateescape").split("\n")
+    return data.decode("utf-8", "backslashreplace").split("\n")
 
 
 def _strip(line: str) -> str:

@@ -66,20 +66,34 @@ manual and fio 3.33 differ, a job is read as fio 3.33 reads it. This page is mad
 An option that fio does not know is an error with file, line and the nearest name. Engines: `{engines}`; any other
 one stops the run. `direct=0` (fio's default) stops the run unless `ioengine=null`: buffered I/O comes later.
 
+## Reading a job as fio 3.33 does, also where it surprises
+
+A remark on stderr says how fio reads such a value, and that reading is used.
+
+- Units: `4k` is 4096, `4ki` is 4096 too (against fio's manual), `4kib` is 4000; `kb_base=1000` turns that round.
+  What follows a unit is not looked at: `4x` is 4 bytes, `8 k` and (a blank after `=`) ` 8k` are 8 bytes.
+- Times: `1s`, `1ms`, `1msec`, `1us`, `1m`, `1h`, `1d`; any other word counts as us, so `1sec` is 1 us.
+- `a,b,c` are read, write and trim; the last one given counts for the rest, an empty slot changes nothing, `8k,` is
+  the read size only. `:` and `-` part values as `,` does: `bs=1k-4k` is 1k for reads and 4k for the others.
+- `;` and `#` end a line of a job file anywhere, not only in front. On the command line nothing is cut or replaced.
+- A section whose name starts with `global` sets defaults. Names may repeat. Engine options apply after the others,
+  `kb_base` before, `filename` last.
+- Options on the command line before the first `--name`, and `--section`, count for the first job file only; every
+  further file starts from fio's defaults, in a new group, behind a stonewall.
+- `bsrange=` and `bssplit=` win over `bs=`, also over a later one. `randseed=` ends `randrepeat`.
+- Clones of a job are numbered 0, n-1, ..., 1: so are their files and offsets. Only the first one is a wall.
+- JSON lists options by canonical name, as written, and leaves bare ones (`group_reporting`) out.
+
 ## Where we differ from fio 3.33 on purpose
 
-- `[name` without `]`, `[]`, negative sizes, sums that overflow, several values where one is possible on a bool: an
-  error or a remark here, silence in fio. A remark says how fio reads the value, and that reading is used:
-  `bs=4x` is 4 bytes, `bs= 8k` is 8 bytes, `startdelay=1sec` is 1 us, `4ki` is 4096 (only `4kib` is 4000).
-- Arithmetic in parentheses works (the manual has it, Debian's build of fio has not). `$pagesize`, `$mb_memory` and
-  `$ncpus` are those of the machine that runs blktwin, as in fio; a remark says what they were.
-- `random_distribution=zoned:60/10:40/90,100/100` (zones per direction) works; fio 3.33 documents and rejects it.
-- A line may be longer than 8 KiB. An option error stops the run; fio drops that job and runs those before it.
-- An `include` that cannot be read is an error; fio forgets the options read before it and runs the job.
-- As in fio, and perhaps a surprise: `;` and `#` end a line anywhere, not only in front; a job whose section name
-  starts with `global` is no job; options of the command line before the first `--name` count for the first job
-  file only; `--section` counts for the first job file only; `bsrange=` wins over a later `bs=`; clones of a job
-  are numbered 0, n-1, ..., 1; bare options are not in JSON's "job options".
+- `[name` without `]`, `[]`, negative sizes, numbers that do not fit, percentages above 100: errors here, silence there.
+- An option error stops the run; fio drops that job and those below. An `include` that cannot be read is an error; fio
+  forgets the options read so far and starts the job.
+- Arithmetic in parentheses works (it is in fio's manual, but not in Debian's build), and separators inside
+  parentheses do not part values. `$pagesize`, `$mb_memory` and `$ncpus` are those of the machine that runs blktwin,
+  as in fio; a remark says what they were.
+- `random_distribution=zoned:60/10:40/90,100/100` (zones per direction) works; 3.33 documents and rejects it.
+- A line may be longer than 8 KiB.
 
 """
 

@@ -17,6 +17,7 @@ from blktwin.fio.option import Option
 UINT_MAX = 2**32 - 1
 INT64_MAX = 2**63 - 1
 FLOATS_MAX = 20
+TEXT_MAX = 256
 TIME_UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _TIME_WORDS = {**TIME_UNITS_US, "": 1, "usec": 1, "msec": 1_000, "sec": 1_000_000}
 _INTEGER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|\d+)")
@@ -82,6 +83,8 @@ def read_bytes(text: str, kb_base: int) -> tuple[Number, str]:
     factor, known = byte_multiplier(unit, kb_base)
     known = known and (not unit or unit[0].isalpha())
     value *= factor
+    if unit[1:].lower() == "i" and factor > 1:
+        return Number(value), f"fio reads this as {value}: {unit!r} is {unit[0]!r} to it, against its own manual"
     return Number(value), "" if known else f"fio reads this as {value}: {unit!r} is not a unit it knows"
 
 
@@ -191,6 +194,8 @@ def _parse_bool(option: Option, text: str) -> Parsed:
 
 def _parse_numbers(option: Option, text: str, kb_base: int) -> Parsed:
     """Numbers: one, two or three of them, each within the option's limits."""
+    if len(text) > TEXT_MAX:
+        raise ConfigError(f"a number of {len(text)} characters is too long")
     texts = split_parts(text)
     values: list[Number | None] = []
     odds: list[str] = []
