@@ -80,7 +80,7 @@ A remark on stderr says how fio reads such a value, and that reading is used.
   `kb_base` before, `filename` last.
 - Options on the command line before the first `--name`, and `--section`, count for the first job file only; every
   further file starts from fio's defaults, in a new group, behind a stonewall.
-- `bsrange=` and `bssplit=` win over `bs=`, also over a later one. `randseed=` ends `randrepeat`.
+- `bsrange=` and `bssplit=` win over `bs=`, also over a later one.
 - Clones of a job are numbered 0, n-1, ..., 1: so are their files and offsets. Only the first one is a wall.
 - JSON lists options by canonical name, as written, and leaves bare ones (`group_reporting`) out.
 

@@ -39,7 +39,7 @@ IO_OPTIONS: tuple[Option, ...] = (
         alias="blocksize_unaligned"),
     _o("bs_is_seq_rand", "bool", "0", M, "first bs= is for sequential, second for random I/O"),
     _o("randrepeat", "bool", "1", M, "same random offsets in every run"),
-    _o("randseed", "long", "0x89", M, "seed of the offsets; overrides randrepeat"),
+    _o("randseed", "long", "0x89", M, "seed of the random streams; with randrepeat=1 the offsets do not depend on it"),
     _o("norandommap", "flag", "", M, "offsets may repeat before all were used"),
     _o("softrandommap", "bool", "0", M, "accepted; the random map never runs out of memory here"),
     _o("ignore_error", "str", "", L, "error policies come later: leave it out"),
