@@ -238,18 +238,20 @@ class SimMachine(Machine):
         if task.is_queued:
             return
         cpu = self.cpus[task.cpu]
-        if self.nr_cpus > 1 and not cpu.is_idle(self.local_ns) and not self.is_idle_but_for_irq(cpu):
-            for other in self.cpus:
-                if other.is_idle(self.local_ns):
-                    cpu = other
-                    break
+        if self.nr_cpus > 1 and not self.has_room(cpu):
+            # The waker's own CPU is left out below, but not here: the waker sleeps soon.
+            if not (cpu.is_running and cpu.nr_runnable == 0 and self.current is not cpu.idle_task):
+                for other in self.cpus:
+                    if self.has_room(other):
+                        cpu = other
+                        break
         self.make_runnable(task, cpu, False)
 
-    def is_idle_but_for_irq(self, cpu: Cpu) -> bool:
-        """Say whether cpu runs nothing but this interrupt, or this task, which sleeps soon."""
-        if not cpu.is_running or cpu.nr_runnable > 0:
-            return False
-        return self.current is not cpu.idle_task or cpu.free_at_ns <= self.irq_start_ns
+    def has_room(self, cpu: Cpu) -> bool:
+        """Say whether cpu runs nothing, or nothing but the interrupt that is running now."""
+        if not cpu.is_running:
+            return cpu.is_idle(self.local_ns)
+        return cpu.nr_runnable == 0 and self.current is cpu.idle_task and cpu.free_at_ns <= self.irq_start_ns
 
     def make_runnable(self, task: Task, cpu: Cpu, at_head: bool) -> None:
         """Queue task on cpu, and let the CPU look for work when it is free."""
