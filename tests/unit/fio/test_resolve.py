@@ -105,10 +105,9 @@ def test_patterns_and_mix() -> None:
 
 def test_random_options() -> None:
     """A seed leaves randrepeat alone; a skewed distribution or another alignment ends the random map."""
-    spec = job("rw=randread", "randseed=0x10", "random_distribution=zipf:1.2:0.5", "random_generator=lfsr")
+    spec = job("rw=randread", "randseed=0x10", "random_distribution=zipf:1.2:0.5")
     assert (spec.randseed, spec.randrepeat, spec.norandommap) == (16, True, True)
     assert spec.distribution[1] == Distribution("zipf", 1.2, 0.5)
-    assert spec.random_generator == "lfsr"
     loaded = plan("--name=j", "--rw=randread", "--ba=512")
     assert loaded.jobs[0].blockalign == (512, 512, 512)
     assert loaded.jobs[0].norandommap
