@@ -1,7 +1,7 @@
 """mq-deadline: sorted batches with a deadline per request, reads before writes, one set of lists per I/O class.
 
 Kernel: block/mq-deadline.c, v6.12.
-Differs: two requests that end at the same sector share one place in the merge hash.
+Differs: one list of requeued requests for all classes, as until v5.13 and since v6.5.
 """
 
 from __future__ import annotations
@@ -10,29 +10,35 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from blktwin.block.bio import REQ_NOMERGE_FLAGS, REQ_OP_READ, Bio
+from blktwin.block.bio import REQ_OP_READ, Bio
 from blktwin.block.elevator import Elevator, Tunable
 from blktwin.block.hctx import HardwareQueue
 from blktwin.block.ioprio import IOPRIO_CLASS_IDLE, IOPRIO_CLASS_RT, class_of
-from blktwin.block.merge import attempt_merge_requests, back_merge, can_merge, front_merge
+from blktwin.block.jiffies import jiffies, msecs_to_jiffies
+from blktwin.block.merge import FRONT_MERGE
 from blktwin.block.queue import RequestQueue
-from blktwin.block.request import FifoList, Request, RequestList, SortList
+from blktwin.block.request import RQF_STARTED, FifoList, Request, RequestList, SortList
+from blktwin.block.rules import DEADLINE_NEXT_OF_BATCH, DEADLINE_POSITION
+from blktwin.block.sched_merge import bio_merge_ok, rqhash_add, rqhash_del, sched_try_merge, try_insert_merge
 
 DD_READ: Final = 0
 DD_WRITE: Final = 1
 DD_RT_PRIO: Final = 0
 DD_BE_PRIO: Final = 1
 DD_IDLE_PRIO: Final = 2
+INT_MAX: Final = 2147483647
 
 
 class DeadlineLists:
-    """Requests of one I/O class: dispatch list, and per direction the sorted and the fifo list."""
+    """Requests of one I/O class: per direction the sorted and the fifo list, and where the last batch left off."""
 
     def __init__(self) -> None:
-        self.dispatch: RequestList = RequestList()
         self.sort: list[SortList] = [SortList(), SortList()]
         self.fifo: list[FifoList] = [FifoList(), FifoList()]
         self.latest_pos: list[int] = [0, 0]
+        """First sector of the last request that was dispatched (Rules.deadline_next)."""
+        self.next_rq: list[Request | None] = [None, None]
+        """The request behind it, as it was then (Rules.deadline_next)."""
         self.nr_inserted: i64 = 0
         self.nr_completed: i64 = 0
         self.nr_dispatched: i64 = 0
@@ -44,7 +50,7 @@ class DeadlineLists:
 
     def is_empty(self) -> bool:
         """Say whether nothing waits here."""
-        return self.dispatch.count == 0 and self.fifo[DD_READ].count == 0 and self.fifo[DD_WRITE].count == 0
+        return self.fifo[DD_READ].count == 0 and self.fifo[DD_WRITE].count == 0
 
 
 class Deadline(Elevator):
@@ -54,58 +60,80 @@ class Deadline(Elevator):
         super().__init__()
         self.name = "mq-deadline"
         for name, default, low, high, unit in (
-            ("read_expire", 500, 0, 2147483647, "ms"),
-            ("write_expire", 5000, 0, 2147483647, "ms"),
-            ("writes_starved", 2, -2147483648, 2147483647, ""),
+            ("read_expire", 500, 0, INT_MAX, "ms"),
+            ("write_expire", 5000, 0, INT_MAX, "ms"),
+            ("writes_starved", 2, -INT_MAX - 1, INT_MAX, ""),
             ("front_merges", 1, 0, 1, ""),
-            ("fifo_batch", 16, 0, 2147483647, ""),
-            ("prio_aging_expire", 10000, 0, 2147483647, "ms"),
-            ("async_depth", 0, 0, 2147483647, "requests"),
+            ("fifo_batch", 16, 0, INT_MAX, ""),
+            ("prio_aging_expire", 10000, 0, INT_MAX, "ms"),
+            ("async_depth", 0, 1, INT_MAX, "requests"),
         ):
             self.tunables[name] = Tunable(name, default, low, high, unit)
         self.lists: list[DeadlineLists] = [DeadlineLists(), DeadlineLists(), DeadlineLists()]
-        self.hash: dict[int, Request] = {}
-        """By end sector, for back merges."""
-        self.last_dir: i64 = DD_READ
+        self.dispatch: RequestList = RequestList()
+        """Requests that were inserted at the head: they go first."""
+        self.last_dir: i64 = DD_WRITE
         self.batching: i64 = 0
         self.starved: i64 = 0
-        self.jiffy_ns: i64 = 4_000_000
         self.expire_jiffies: list[int] = [0, 0]
         self.aging_jiffies: i64 = 0
         self.fifo_batch: i64 = 16
         self.writes_starved: i64 = 2
         self.front_merges: bool = True
         self.async_depth: i64 = 0
+        self.has_classes: bool = True
+        self.has_aging: bool = True
+        self.how_next: i64 = DEADLINE_POSITION
 
     def attach(self, q: RequestQueue) -> None:
         """Take the queue and its clock."""
         super().attach(q)
-        self.jiffy_ns = 1_000_000_000 // q.machine.hz
-        if not q.rules.deadline_prio_classes:
+        rules = q.rules
+        self.has_classes = rules.deadline_prio_classes
+        self.has_aging = rules.deadline_prio_aging
+        self.how_next = rules.deadline_next
+        if not self.has_classes:
             del self.tunables["async_depth"]
-        if not q.rules.deadline_prio_aging:
+        if not self.has_aging:
             del self.tunables["prio_aging_expire"]
         self.load_tunables()
+
+    def depth_updated(self) -> None:
+        """Let writes have all tags, unless async_depth was set.
+
+        Kernel: dd_depth_updated(), block/mq-deadline.c, v6.12.
+        """
+        q = self.queue()
+        if not self.has_classes:
+            return
+        tunable = self.tunables["async_depth"]
+        if tunable.value == 0:
+            tunable.value = int(q.nr_requests)
+        self.async_depth = tunable.value
+        for hctx in q.hctxs:
+            if hctx.sched_tags is not None:
+                hctx.sched_tags.set_min_shallow_depth(1)
 
     def set_tunable(self, name: str, value: int) -> None:
         """Write a tunable; it takes effect at once."""
         super().set_tunable(name, value)
-        self.load_tunables()
+        if self.q is not None:
+            self.load_tunables()
 
     def load_tunables(self) -> None:
         """Turn the tunables into what the hot path reads."""
         values = self.tunables
-        ms_per_jiffy = max(1, int(self.jiffy_ns) // 1_000_000)
+        hz = self.queue().machine.hz
         self.expire_jiffies = [
-            values["read_expire"].value // ms_per_jiffy,
-            values["write_expire"].value // ms_per_jiffy,
+            msecs_to_jiffies(values["read_expire"].value, hz),
+            msecs_to_jiffies(values["write_expire"].value, hz),
         ]
-        if "prio_aging_expire" in values:
-            self.aging_jiffies = values["prio_aging_expire"].value // ms_per_jiffy
+        if self.has_aging:
+            self.aging_jiffies = msecs_to_jiffies(values["prio_aging_expire"].value, hz)
         self.fifo_batch = values["fifo_batch"].value
         self.writes_starved = values["writes_starved"].value
         self.front_merges = values["front_merges"].value != 0
-        if "async_depth" in values:
+        if self.has_classes:
             self.async_depth = values["async_depth"].value
 
     def queue(self) -> RequestQueue:
@@ -114,88 +142,75 @@ class Deadline(Elevator):
         assert q is not None
         return q
 
-    def jiffies(self) -> i64:
-        """Return the time in jiffies."""
-        return self.queue().time_ns() // self.jiffy_ns
-
-    def prio_of(self, ioprio: i64) -> i64:
-        """Return the list index of an I/O priority."""
-        if not self.queue().rules.deadline_prio_classes:
-            return DD_BE_PRIO
-        ioprio_class = class_of(int(ioprio))
-        if ioprio_class == IOPRIO_CLASS_RT:
-            return DD_RT_PRIO
-        if ioprio_class == IOPRIO_CLASS_IDLE:
-            return DD_IDLE_PRIO
-        return DD_BE_PRIO
+    def lists_of(self, ioprio: i64) -> DeadlineLists:
+        """Return the lists of an I/O priority."""
+        prio: i64 = DD_BE_PRIO
+        if self.has_classes:
+            ioprio_class = class_of(int(ioprio))
+            if ioprio_class == IOPRIO_CLASS_RT:
+                prio = DD_RT_PRIO
+            elif ioprio_class == IOPRIO_CLASS_IDLE:
+                prio = DD_IDLE_PRIO
+        return self.lists[prio]
 
     def limit_depth(self, op: i64, flags: i64) -> i64:
         """Limit writes (and what else is not a read) to async_depth tags; reads have all.
 
         Kernel: dd_limit_depth(), block/mq-deadline.c, v6.12.
         """
-        if op == REQ_OP_READ:
+        if op == REQ_OP_READ or not self.has_classes:
             return 0
         return self.async_depth
 
     # -- merging
 
     def bio_merge(self, bio: Bio) -> bool:
-        """Try the request that ends where bio begins, then the one that begins where bio ends.
+        """Try the last merge's request, the one that ends where bio begins, the one that begins where bio ends.
 
-        Kernel: dd_bio_merge() and blk_mq_sched_try_merge(), block/mq-deadline.c and blk-merge.c, v6.12.
+        Kernel: dd_bio_merge(), block/mq-deadline.c, v6.12.
         """
-        q = self.queue()
-        lists = self.lists[self.prio_of(bio.ioprio)]
-        rq = self.hash.get(int(bio.sector))
-        if rq is not None and can_merge(rq, bio):
-            end = rq.end_sector()
-            if back_merge(q, rq, bio):
-                self.rehash(rq, end)
-                self.join(rq, lists.sort[direction(rq)].neighbour(rq, 1))
-                return True
-        if self.front_merges and q.nomerges == 0:
-            sort = lists.sort[DD_READ if bio.op == REQ_OP_READ else DD_WRITE]
-            behind = sort.starting_at(bio.sector + bio.nr_sectors)
-            if behind is not None and can_merge(behind, bio):
-                sort.remove(behind)
-                is_merged = front_merge(q, behind, bio)
-                sort.add(behind)
-                if is_merged:
-                    before = sort.neighbour(behind, -1)
-                    if before is not None:
-                        self.join(before, behind)
-                return is_merged
-        return False
+        return sched_try_merge(self.queue(), bio)
 
-    def join(self, rq: Request, behind: Request | None) -> None:
-        """Join two neighbours if they touch; the earlier deadline is kept.
+    def request_merge(self, bio: Bio) -> Request | None:
+        """Find the request for a front merge.
+
+        Kernel: dd_request_merge(), block/mq-deadline.c, v6.12.
+        """
+        if not self.front_merges:
+            return None
+        sort = self.lists_of(bio.ioprio).sort[DD_READ if bio.op == REQ_OP_READ else DD_WRITE]
+        rq = sort.starting_at(bio.sector + bio.nr_sectors)
+        return rq if rq is not None and bio_merge_ok(self, rq, bio) else None
+
+    def request_merged(self, rq: Request, how: i64) -> None:
+        """Sort rq anew after a front merge.
+
+        Kernel: dd_request_merged(), block/mq-deadline.c, v6.12.
+        """
+        if how == FRONT_MERGE:
+            sort = self.lists_of(rq.ioprio).sort[direction(rq)]
+            sort.remove(rq)
+            sort.add(rq)
+
+    def requests_merged(self, rq: Request, behind: Request) -> None:
+        """Forget behind; rq takes its place in the fifo if that is the earlier one.
 
         Kernel: dd_merged_requests(), block/mq-deadline.c, v6.12.
         """
-        q = self.queue()
-        if behind is None or behind is rq:
-            return
-        end = rq.end_sector()
-        end_behind = behind.end_sector()
-        if not attempt_merge_requests(q, rq, behind):
-            return
-        lists = self.lists[self.prio_of(behind.ioprio)]
-        if behind.fifo_expires < rq.fifo_expires:
-            rq.fifo_expires = behind.fifo_expires
-        if self.hash.get(int(end_behind)) is behind:
-            del self.hash[int(end_behind)]
-        self.rehash(rq, end)
-        lists.sort[direction(behind)].remove(behind)
-        lists.fifo[direction(behind)].remove(behind)
+        lists = self.lists_of(behind.ioprio)
         lists.nr_merged += 1
-        q.drop_merged(behind)
+        if rq.is_in_fifo and behind.is_in_fifo and behind.fifo_expires < rq.fifo_expires:
+            lists.fifo[direction(rq)].move_behind(rq, behind)
+            rq.fifo_expires = behind.fifo_expires
+        self.remove(lists, behind)
 
-    def rehash(self, rq: Request, old_end: i64) -> None:
-        """Move rq in the merge hash after its end has moved."""
-        if self.hash.get(int(old_end)) is rq:
-            del self.hash[int(old_end)]
-        self.hash[int(rq.end_sector())] = rq
+    def former_request(self, rq: Request) -> Request | None:
+        """Return the one before in the sorted list."""
+        return self.lists_of(rq.ioprio).sort[direction(rq)].neighbour(rq, -1) if rq.is_in_fifo else None
+
+    def next_request(self, rq: Request) -> Request | None:
+        """Return the one behind in the sorted list."""
+        return self.lists_of(rq.ioprio).sort[direction(rq)].neighbour(rq, 1) if rq.is_in_fifo else None
 
     # -- insertion and removal
 
@@ -205,68 +220,66 @@ class Deadline(Elevator):
         Kernel: dd_insert_request(), block/mq-deadline.c, v6.12.
         """
         q = self.queue()
-        lists = self.lists[self.prio_of(rq.ioprio)]
+        lists = self.lists_of(rq.ioprio)
         if rq.elv is None:
             # A requeued request is counted already.
             rq.elv = lists
             lists.nr_inserted += 1
-        if q.nomerges < 2 and self.insert_merge(rq, lists):
+        if try_insert_merge(q, rq):
             return
+        q.trace.rq_insert(rq)
         if at_head:
-            rq.fifo_expires = self.jiffies()
-            lists.dispatch.prepend(rq)
+            rq.fifo_expires = jiffies(q.machine)
+            self.dispatch.prepend(rq)
             return
         way = direction(rq)
         lists.sort[way].add(rq)
-        if (rq.flags & REQ_NOMERGE_FLAGS) == 0 and rq.nr_sectors > 0:
-            self.hash[int(rq.end_sector())] = rq
-        rq.fifo_expires = self.jiffies() + self.expire_jiffies[way]
+        if rq.is_mergeable():
+            rqhash_add(q, rq)
+            if q.last_merge is None:
+                q.last_merge = rq
+        rq.fifo_expires = jiffies(q.machine) + self.expire_jiffies[way]
         lists.fifo[way].append(rq)
 
-    def insert_merge(self, rq: Request, lists: DeadlineLists) -> bool:
-        """Merge a whole new request behind a waiting one.
+    def remove(self, lists: DeadlineLists, rq: Request) -> None:
+        """Remove rq from the sorted list, the fifo and the merge hash, as far as it stands there.
 
-        Kernel: elv_attempt_insert_merge(), block/elevator.c, v6.12.
+        Kernel: deadline_remove_request(), block/mq-deadline.c, v6.12.
         """
-        before = self.hash.get(int(rq.sector))
-        if before is None or before is rq or rq.nr_sectors == 0:
-            return False
-        end = before.end_sector()
         q = self.queue()
-        if not attempt_merge_requests(q, before, rq):
-            return False
-        self.rehash(before, end)
-        lists.nr_merged += 1
-        q.drop_merged(rq)
-        self.join(before, lists.sort[direction(before)].neighbour(before, 1))
-        return True
-
-    def take(self, lists: DeadlineLists, rq: Request) -> None:
-        """Remove rq from the sorted list, the fifo and the merge hash."""
-        way = direction(rq)
-        lists.sort[way].remove(rq)
-        lists.fifo[way].remove(rq)
-        end = int(rq.end_sector())
-        if self.hash.get(end) is rq:
-            del self.hash[end]
+        if rq.is_in_fifo:
+            way = direction(rq)
+            sort = lists.sort[way]
+            if lists.next_rq[way] is rq:
+                lists.next_rq[way] = sort.neighbour(rq, 1)
+            sort.remove(rq)
+            lists.fifo[way].remove(rq)
+        rqhash_del(q, rq)
+        if q.last_merge is rq:
+            q.last_merge = None
 
     # -- dispatch
 
     def has_work(self, hctx: HardwareQueue) -> bool:
         """Say whether anything waits."""
+        if self.dispatch.count > 0:
+            return True
         for lists in self.lists:
             if not lists.is_empty():
                 return True
         return False
 
     def dispatch_request(self, hctx: HardwareQueue) -> Request | None:
-        """Give up the next request: an aged one of a lower class first, else by class.
+        """Give up the next request: a requeued one, then an aged one of a lower class, else by class.
 
         Kernel: dd_dispatch_request(), block/mq-deadline.c, v6.12.
         """
-        rules = self.queue().rules
-        now = self.jiffies()
-        if rules.deadline_prio_aging:
+        rq = self.dispatch.pop()
+        if rq is not None:
+            self.start(self.lists_of(rq.ioprio), rq)
+            return rq
+        now = jiffies(self.queue().machine)
+        if self.has_aging:
             rq = self.dispatch_aged(now)
             if rq is not None:
                 return rq
@@ -298,31 +311,38 @@ class Deadline(Elevator):
 
         Kernel: __dd_dispatch_request(), block/mq-deadline.c, v6.12.
         """
-        first = lists.dispatch.head
-        if first is not None:
-            if self.started_after(first, latest_start):
-                return None
-            lists.nr_dispatched += 1
-            return lists.dispatch.pop()
-        rq = self.next_request(lists, self.last_dir)
+        rq = self.next_in_order(lists, self.last_dir)
         if rq is None or self.batching >= self.fifo_batch:
             way = self.choose_direction(lists)
             if way < 0:
                 return None
-            rq = self.next_request(lists, way)
-            if rq is None or self.fifo_expired(lists, way):
-                rq = lists.fifo[way].head
-            if rq is None:
-                return None
+            rq = self.next_in_order(lists, way)
+            oldest = lists.fifo[way].head
+            assert oldest is not None
+            if rq is None or oldest.fifo_expires <= jiffies(self.queue().machine):
+                rq = oldest
             self.last_dir = way
             self.batching = 0
         if self.started_after(rq, latest_start):
             return None
         self.batching += 1
-        lists.latest_pos[direction(rq)] = int(rq.sector)
-        self.take(lists, rq)
-        lists.nr_dispatched += 1
+        way = direction(rq)
+        if self.how_next != DEADLINE_POSITION:
+            lists.next_rq[way] = lists.sort[way].neighbour(rq, 1)
+            if self.how_next == DEADLINE_NEXT_OF_BATCH:
+                lists.next_rq[way ^ 1] = None
+        self.remove(lists, rq)
+        self.start(lists, rq)
         return rq
+
+    def start(self, lists: DeadlineLists, rq: Request) -> None:
+        """Book that rq leaves.
+
+        Kernel: dd_start_request(), block/mq-deadline.c, v6.12.
+        """
+        lists.latest_pos[direction(rq)] = int(rq.sector)
+        lists.nr_dispatched += 1
+        rq.rq_flags |= RQF_STARTED
 
     def choose_direction(self, lists: DeadlineLists) -> i64:
         """Begin a batch of reads, unless writes have been passed over writes_starved times; -1 when all is empty."""
@@ -339,14 +359,14 @@ class Deadline(Elevator):
         self.starved = 0
         return DD_WRITE
 
-    def next_request(self, lists: DeadlineLists, way: i64) -> Request | None:
-        """Return the first request at or after the place where this direction left off."""
-        return lists.sort[way].first_from(lists.latest_pos[way])
+    def next_in_order(self, lists: DeadlineLists, way: i64) -> Request | None:
+        """Return the request to go on with where this direction left off.
 
-    def fifo_expired(self, lists: DeadlineLists, way: i64) -> bool:
-        """Say whether the oldest request of a direction has passed its deadline."""
-        rq = lists.fifo[way].head
-        return rq is not None and self.jiffies() >= rq.fifo_expires
+        Kernel: deadline_next_request(), block/mq-deadline.c, v6.12.
+        """
+        if self.how_next == DEADLINE_POSITION:
+            return lists.sort[way].first_from(lists.latest_pos[way])
+        return lists.next_rq[way]
 
     def started_after(self, rq: Request, latest_start: i64) -> bool:
         """Say whether rq was inserted after latest_start (jiffies)."""
@@ -364,9 +384,11 @@ class Deadline(Elevator):
         lists = rq.elv
         if isinstance(lists, DeadlineLists):
             lists.nr_completed += 1
-            rq.elv = None
 
 
 def direction(rq: Request) -> i64:
-    """Return the list index of a request's direction; everything but a read counts as a write."""
+    """Return the list index of a request's direction; everything but a read counts as a write.
+
+    Kernel: rq_data_dir(), include/linux/blk-mq.h, v6.12.
+    """
     return DD_READ if rq.op == REQ_OP_READ else DD_WRITE

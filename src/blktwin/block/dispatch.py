@@ -15,10 +15,13 @@ from blktwin.block.request import Request, RequestList
 if TYPE_CHECKING:
     from blktwin.block.hctx import HardwareQueue
 
-RESOURCE_DELAY_NS: Final = 3_000_000
-NOTHING: Final = 0
+RESOURCE_DELAY_MS: Final = 3
+"""How long a run waits that got nothing from the elevator, or was refused by the driver for want of memory."""
+
+STOP: Final = 0
 DISPATCHED: Final = 1
 AGAIN: Final = 2
+"""The dispatch list has filled meanwhile, and goes first."""
 
 
 def sched_dispatch_requests(hctx: HardwareQueue) -> None:
@@ -26,51 +29,66 @@ def sched_dispatch_requests(hctx: HardwareQueue) -> None:
 
     Kernel: blk_mq_sched_dispatch_requests(), block/blk-mq-sched.c, v6.12.
     """
+    if hctx.is_stopped:
+        return
     hctx.nr_runs += 1
-    if run_once(hctx) and run_once(hctx):
+    if run_once(hctx) == AGAIN and run_once(hctx) == AGAIN:
         hctx.q.run_hw_queue(hctx, True)
 
 
-def run_once(hctx: HardwareQueue) -> bool:
-    """Make one pass; return True if the dispatch list filled meanwhile and the pass should be made again."""
+def run_once(hctx: HardwareQueue) -> i64:
+    """Make one pass; AGAIN asks for another.
+
+    Kernel: __blk_mq_sched_dispatch_requests(), block/blk-mq-sched.c, v6.12.
+    """
     q = hctx.q
-    left_over = RequestList()
+    is_one_by_one = hctx.dispatch_busy > 0
     if hctx.dispatch.count > 0:
-        left_over.take_all(hctx.dispatch)
+        # What is left in the elevator can still be sorted and merged: hand over the dispatch list first.
         hctx.needs_restart = True
-        if not dispatch_list(hctx, left_over):
-            return False
-        return dispatch_sched(hctx) if q.elevator is not None else dispatch_ctx(hctx)
+        batch = hctx.take_list()
+        batch.take_all(hctx.dispatch)
+        is_dispatched = dispatch_list(hctx, batch)
+        hctx.give_list(batch)
+        if not is_dispatched:
+            return STOP
+        is_one_by_one = True
     if q.elevator is not None:
         return dispatch_sched(hctx)
-    if hctx.dispatch_busy > 0:
+    if is_one_by_one:
         return dispatch_ctx(hctx)
     if hctx.nr_ctx_queued > 0:
+        batch = hctx.take_list()
         for ctx in hctx.ctxs:
-            left_over.take_all(ctx.rq_list)
+            batch.take_all(ctx.rq_list)
         hctx.nr_ctx_queued = 0
-        dispatch_list(hctx, left_over)
-    return False
+        dispatch_list(hctx, batch)
+        hctx.give_list(batch)
+    return STOP
 
 
-def dispatch_sched(hctx: HardwareQueue) -> bool:
-    """Ask the elevator for batches as long as it gives some; True means: make the pass again.
+def dispatch_sched(hctx: HardwareQueue) -> i64:
+    """Ask the elevator for batches as long as it gives some.
 
     Kernel: blk_mq_do_dispatch_sched(), block/blk-mq-sched.c, v6.12.
     """
     while True:
-        result = dispatch_sched_batch(hctx)
+        batch = hctx.take_list()
+        result = dispatch_sched_batch(hctx, batch)
+        hctx.give_list(batch)
         if result != DISPATCHED:
-            return result == AGAIN
+            return result
 
 
-def dispatch_sched_batch(hctx: HardwareQueue) -> i64:
-    """Take one batch from the elevator and hand it to the driver."""
+def dispatch_sched_batch(hctx: HardwareQueue, batch: RequestList) -> i64:
+    """Take one batch from the elevator and hand it to the driver.
+
+    Kernel: __blk_mq_do_dispatch_sched(), block/blk-mq-sched.c, v6.12.
+    """
     q = hctx.q
     elevator = q.elevator
     assert elevator is not None
     limit = 1 if hctx.dispatch_busy > 0 else q.nr_requests
-    batch = RequestList()
     is_again = False
     is_held = False
     is_mixed = False
@@ -84,95 +102,104 @@ def dispatch_sched_batch(hctx: HardwareQueue) -> i64:
         if rq is None:
             is_held = True
             break
-        rq.is_queued = False
         batch.append(rq)
         if rq.hctx is not hctx:
             is_mixed = True
         # Without a tag the request waits first in line on the dispatch list.
         if not q.get_driver_tag(rq):
             break
+    is_dispatched = False
     if batch.count == 0:
         if is_held:
-            q.delay_run_hw_queue(hctx, RESOURCE_DELAY_NS)
-        return AGAIN if is_again else NOTHING
-    is_dispatched = dispatch_mixed(batch) if is_mixed else dispatch_list(hctx, batch)
+            q.delay_run_hw_queues(q.resource_delay)
+    elif is_mixed:
+        is_dispatched = dispatch_mixed(hctx, batch)
+    else:
+        is_dispatched = dispatch_list(hctx, batch)
     if is_again:
         return AGAIN
-    return DISPATCHED if is_dispatched else NOTHING
+    return DISPATCHED if is_dispatched else STOP
 
 
-def dispatch_mixed(batch: RequestList) -> bool:
-    """Hand over a batch whose requests belong to several hardware queues, one queue after the other."""
+def dispatch_mixed(hctx: HardwareQueue, batch: RequestList) -> bool:
+    """Hand over a batch whose requests belong to several hardware queues, one queue after the other.
+
+    Kernel: blk_mq_dispatch_hctx_list(), block/blk-mq-sched.c, v6.12.
+    """
     is_dispatched = False
-    while batch.count > 0:
-        first = batch.head
-        assert first is not None
-        hctx = first.hctx
+    for other in hctx.q.hctxs:
         mine = RequestList()
-        others = RequestList()
+        rest = RequestList()
         rq = batch.pop()
         while rq is not None:
-            if rq.hctx is hctx:
+            if rq.hctx is other:
                 mine.append(rq)
             else:
-                others.append(rq)
+                rest.append(rq)
             rq = batch.pop()
-        if dispatch_list(hctx, mine):
+        batch.take_all(rest)
+        if dispatch_list(other, mine):
             is_dispatched = True
-        batch.take_all(others)
     return is_dispatched
 
 
-def dispatch_ctx(hctx: HardwareQueue) -> bool:
-    """Take requests one by one from the software queues, in turn; True means: make the pass again.
+def dispatch_ctx(hctx: HardwareQueue) -> i64:
+    """Take requests one by one from the software queues, in turn.
 
     Kernel: blk_mq_do_dispatch_ctx(), block/blk-mq-sched.c, v6.12.
     """
+    one = hctx.take_list()
+    result: i64 = STOP
     while True:
         if hctx.dispatch.count > 0:
-            return True
+            result = AGAIN
+            break
         rq = hctx.dequeue_ctx()
         if rq is None:
-            return False
-        one = RequestList()
+            break
         one.append(rq)
         if not dispatch_list(hctx, one):
-            return False
+            break
+    hctx.give_list(one)
+    return result
 
 
 def dispatch_list(hctx: HardwareQueue, batch: RequestList) -> bool:
-    """Hand a list to the driver; what it refuses goes to the dispatch list. False: stop running.
+    """Hand a list to the driver and empty it: what is refused goes to the dispatch list. False: stop running.
 
     Kernel: blk_mq_dispatch_rq_list(), block/blk-mq.c, v6.12.
     """
     q = hctx.q
-    if batch.count == 0:
+    rq = batch.head
+    if rq is None:
         return False
-    nr_done: i64 = 0
-    is_refused = False
-    while batch.count > 0:
-        rq = batch.head
-        assert rq is not None
+    nr_queued: i64 = 0
+    needs_resource = False
+    result: i64 = BLK_STS_OK
+    while rq is not None:
         if not has_tag(hctx, rq):
             break
         batch.pop()
         rq.is_queued = False
         result = q.driver.queue_rq(rq, batch.count == 0)
         if result == BLK_STS_OK:
-            nr_done += 1
+            nr_queued += 1
         elif result == BLK_STS_RESOURCE or result == BLK_STS_DEV_RESOURCE:
-            is_refused = True
-            q.undo_start(rq)
+            needs_resource = result == BLK_STS_RESOURCE
             batch.prepend(rq)
+            q.undo_start(rq)
             break
         else:
-            nr_done += 1
-            q.end_request(rq, result)
-    if batch.count == 0:
+            q.fail_request(rq, result)
+        rq = batch.head
+    if batch.count > 0 or result != BLK_STS_OK:
+        q.commit_rqs(hctx, nr_queued)
+    if batch.count > 0:
+        give_back(hctx, batch, needs_resource)
+        return False
+    if hctx.dispatch_busy > 0:
         hctx.update_dispatch_busy(False)
-        return nr_done > 0
-    give_back(hctx, batch, is_refused)
-    return False
+    return True
 
 
 def has_tag(hctx: HardwareQueue, rq: Request) -> bool:
@@ -187,17 +214,20 @@ def has_tag(hctx: HardwareQueue, rq: Request) -> bool:
     return q.get_driver_tag(rq)
 
 
-def give_back(hctx: HardwareQueue, batch: RequestList, is_refused: bool) -> None:
-    """Keep what could not be dispatched on the dispatch list, and see that the queue runs again."""
+def give_back(hctx: HardwareQueue, batch: RequestList, needs_resource: bool) -> None:
+    """Keep what could not be dispatched on the dispatch list, and see that the queue runs again.
+
+    Kernel: blk_mq_dispatch_rq_list(), block/blk-mq.c, v6.12.
+    """
     q = hctx.q
-    q.driver.commit_rqs()
     rq = batch.head
     while rq is not None:
         rq.is_queued = True
         rq = rq.next
     hctx.dispatch.take_all(batch)
     if not hctx.needs_restart:
+        # Nobody will: a completion may have taken the mark meanwhile.
         q.run_hw_queue(hctx, True)
-    elif is_refused:
-        q.delay_run_hw_queue(hctx, RESOURCE_DELAY_NS)
+    elif needs_resource:
+        q.delay_run_hw_queue(hctx, q.resource_delay)
     hctx.update_dispatch_busy(True)

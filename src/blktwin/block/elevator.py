@@ -1,6 +1,8 @@
 """The seat of an I/O scheduler: the hooks that blk-mq calls, with the kernel's names; absent ones do nothing.
 
 A scheduler in plain Python may subclass the compiled class. Without an elevator ("none") no hook is called.
+Who runs the queue: an insertion does; a freed request does when the driver ran out of tags or refused; when has_work()
+is true and dispatch_request() gives None, blk-mq asks again 3 ms later. At any other moment call q.run_hw_queues(True).
 Kernel: struct elevator_mq_ops, block/elevator.h, v6.12.
 """
 
@@ -35,6 +37,8 @@ class Elevator:
     """Base of every scheduler; q is its queue."""
 
     name: str = "elevator"
+    is_queue_wide: bool = True
+    """It serves all hardware queues from any of them (QUEUE_FLAG_SQ_SCHED); False: each has its own state."""
 
     def __init__(self) -> None:
         self.q: RequestQueue | None = None
@@ -44,6 +48,9 @@ class Elevator:
         """Take the queue; called once, before any request."""
         self.q = q
 
+    def depth_updated(self) -> None:
+        """See that q.nr_requests was set, after attach(); a scheduler that limits depths says so to the tags here."""
+
     def set_tunable(self, name: str, value: int) -> None:
         """Write a value to an iosched file; the caller has checked name and range."""
         self.tunables[name].value = value
@@ -52,13 +59,42 @@ class Elevator:
         """Return how many scheduler tags this kind of request may use, 0 for all."""
         return 0
 
+    # -- merging (sched_merge.py)
+
+    def allow_merge(self, rq: Request, bio: Bio) -> bool:
+        """Say whether rq may take bio, which fits it otherwise."""
+        return True
+
     def bio_merge(self, bio: Bio) -> bool:
         """Try to merge a new bio into a waiting request; return True if it was taken."""
         return False
 
+    def request_merge(self, bio: Bio) -> Request | None:
+        """Return a waiting request that begins where bio ends and may take it, or None."""
+        return None
+
+    def request_merged(self, rq: Request, how: i64) -> None:
+        """See that a bio was merged into rq at one end (BACK_MERGE, FRONT_MERGE); its sector may have moved down."""
+
+    def requests_merged(self, rq: Request, behind: Request) -> None:
+        """Forget behind, which was merged into rq; it may never have been inserted."""
+
+    def former_request(self, rq: Request) -> Request | None:
+        """Return the waiting request before rq in order of sectors, or None."""
+        return None
+
+    def next_request(self, rq: Request) -> Request | None:
+        """Return the waiting request behind rq in order of sectors, or None."""
+        return None
+
+    # -- the way of a request
+
+    def prepare_request(self, rq: Request) -> None:
+        """See a request that was just allocated; only its operation, flags and hardware queue are set."""
+
     @abstractmethod
     def insert_request(self, hctx: HardwareQueue, rq: Request, at_head: bool) -> None:
-        """Take a request."""
+        """Take a request and trace it (q.trace.rq_insert), or merge it (try_insert_merge) and do not."""
 
     @abstractmethod
     def dispatch_request(self, hctx: HardwareQueue) -> Request | None:
@@ -68,14 +104,11 @@ class Elevator:
     def has_work(self, hctx: HardwareQueue) -> bool:
         """Say whether dispatch_request() may give something."""
 
-    def prepare_request(self, rq: Request) -> None:
-        """See a request that was just allocated."""
-
     def completed_request(self, rq: Request, now_ns: i64) -> None:
         """See a request that the device completed."""
 
     def finish_request(self, rq: Request) -> None:
-        """See a request that is about to be freed."""
+        """See a request that is about to be freed, once; it may never have been inserted."""
 
     def requeue_request(self, rq: Request) -> None:
         """See a request that comes back undone."""

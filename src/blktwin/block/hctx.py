@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from blktwin.block import dispatch
 from blktwin.block.machine import Work
 from blktwin.block.request import Request, RequestList
 from blktwin.block.tags import Tags
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from blktwin.block.flush import FlushQueue
     from blktwin.block.queue import RequestQueue
 
-DISPATCH_BUSY_SHIFT: Final = 16
+DISPATCH_BUSY_WEIGHT: Final = 8
+DISPATCH_BUSY_UNIT: Final = 16
+CPU_WORK_BATCH: Final = 8
+"""So many runs kblockd makes on one CPU before it goes on to the next that maps here."""
 
 
 class SoftwareQueue:
@@ -22,6 +26,8 @@ class SoftwareQueue:
 
     def __init__(self, cpu: int) -> None:
         self.cpu: i64 = cpu
+        self.index: i64 = 0
+        """Its place among the software queues of its hardware queue."""
         self.rq_list: RequestList = RequestList()
 
 
@@ -33,8 +39,11 @@ class RunWork(Work):
         self.hctx: HardwareQueue = hctx
 
     def run(self) -> None:
-        """Run the queue."""
-        self.hctx.q.run_from_work(self.hctx)
+        """Run the queue.
+
+        Kernel: blk_mq_run_work_fn(), block/blk-mq.c, v6.12.
+        """
+        dispatch.sched_dispatch_requests(self.hctx)
 
 
 class HardwareQueue:
@@ -50,14 +59,20 @@ class HardwareQueue:
         self.sched_tags: Tags | None = sched_tags
         self.ctxs: list[SoftwareQueue] = []
         self.cpus: list[int] = []
-        """CPUs that map here, in order; kblockd runs on the first."""
+        """CPUs that map here, in order."""
+        self.next_cpu_index: i64 = 0
+        self.next_cpu_batch: i64 = CPU_WORK_BATCH
         self.nr_ctx_queued: i64 = 0
         """Requests in this queue's software queues."""
         self.dispatch_from: i64 = 0
         """Index of the software queue that comes first in a one-by-one round."""
         self.dispatch: RequestList = RequestList()
+        """What goes to the driver first: refused requests, and flushes."""
+        self.spare_list: RequestList | None = RequestList()
+        """For the batch of a run; None while a run uses it."""
         self.dispatch_busy: i64 = 0
         self.needs_restart: bool = False
+        """A run stopped short: the next request that is freed runs the queue again."""
         self.is_stopped: bool = False
         self.run_work: RunWork = RunWork(self)
         self.requests: list[Request] = []
@@ -73,10 +88,43 @@ class HardwareQueue:
         ewma = self.dispatch_busy
         if ewma == 0 and not is_busy:
             return
-        ewma = ewma * 7
+        ewma *= DISPATCH_BUSY_WEIGHT - 1
         if is_busy:
-            ewma += DISPATCH_BUSY_SHIFT
-        self.dispatch_busy = ewma // 8
+            ewma += DISPATCH_BUSY_UNIT
+        self.dispatch_busy = ewma // DISPATCH_BUSY_WEIGHT
+
+    def restart(self) -> None:
+        """Run the queue through kblockd if a run has asked for it.
+
+        Kernel: blk_mq_sched_restart(), block/blk-mq-sched.h, v6.12.
+        """
+        if self.needs_restart:
+            self.needs_restart = False
+            self.q.run_hw_queue(self, True)
+
+    def next_cpu(self) -> int:
+        """Return the CPU of kblockd's next run: the same for 8 runs, then the next one.
+
+        Kernel: blk_mq_hctx_next_cpu(), block/blk-mq.c, v6.12.
+        """
+        self.next_cpu_batch -= 1
+        if self.next_cpu_batch <= 0:
+            self.next_cpu_index = (self.next_cpu_index + 1) % len(self.cpus)
+            self.next_cpu_batch = CPU_WORK_BATCH
+        return self.cpus[int(self.next_cpu_index)]
+
+    def take_list(self) -> RequestList:
+        """Return an empty list for a run; give it back with give_list()."""
+        spare = self.spare_list
+        if spare is None:
+            # A run within a run: the driver has submitted.
+            return RequestList()
+        self.spare_list = None
+        return spare
+
+    def give_list(self, spare: RequestList) -> None:
+        """Take back an empty list."""
+        self.spare_list = spare
 
     def insert_ctx(self, rq: Request, at_head: bool) -> None:
         """Put rq into its software queue."""
@@ -100,6 +148,5 @@ class HardwareQueue:
             if rq is not None:
                 self.dispatch_from = (at + 1) % nr
                 self.nr_ctx_queued -= 1
-                rq.is_queued = False
                 return rq
         raise AssertionError("the software queues have lost a request")

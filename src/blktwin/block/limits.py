@@ -1,7 +1,8 @@
 """Queue limits, and the split of a bio that exceeds them.
 
 Kernel: struct queue_limits, include/linux/blkdev.h; bio_split_rw(), block/blk-merge.c, v6.12.
-Differs: a segment is one 4 KiB page; pages are never physically adjacent.
+Differs: a segment is one 4 KiB page; pages are never physically adjacent. A discard has one range, as if
+max_discard_segments were 1.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class QueueLimits:
         self.max_sectors: i64 = 2560
         self.max_segments: i64 = 128
         self.max_discard_sectors: i64 = 8388607
+        self.discard_granularity_bytes: i64 = 0
         self.max_write_zeroes_sectors: i64 = 8388607
         self.has_write_cache: bool = False
         self.has_fua: bool = False
@@ -36,10 +38,23 @@ class QueueLimits:
             return self.max_write_zeroes_sectors
         return self.max_sectors
 
-    def prefix_sectors(self, op: i64, nr_sectors: i64) -> i64:
-        """Return how many of nr_sectors one request may take, whole logical blocks, at least one."""
+    def prefix_sectors(self, op: i64, sector: i64, nr_sectors: i64) -> i64:
+        """Return how many of nr_sectors from sector one request may take, whole logical blocks, at least one.
+
+        Kernel: bio_split_rw_at() and bio_split_discard(), block/blk-merge.c, v6.12.
+        """
         limit = self.max_sectors_of(op)
-        if op != REQ_OP_DISCARD and op != REQ_OP_WRITE_ZEROES:
+        if op == REQ_OP_DISCARD:
+            if nr_sectors <= limit:
+                return nr_sectors
+            granule = self.discard_granularity_bytes >> 9
+            if granule > 1:
+                # The next piece begins at a granule.
+                limit -= limit % granule
+                beyond = (sector + limit) % granule
+                if limit > beyond:
+                    limit -= beyond
+        elif op != REQ_OP_WRITE_ZEROES:
             by_segments = self.max_segments * SECTORS_PER_PAGE
             if by_segments < limit:
                 limit = by_segments
@@ -53,3 +68,12 @@ class QueueLimits:
 def segments_of(nr_sectors: i64) -> i64:
     """Return how many 4 KiB segments hold nr_sectors."""
     return (nr_sectors + (SECTORS_PER_PAGE - 1)) // SECTORS_PER_PAGE
+
+
+def segments_of_op(op: i64, nr_sectors: i64) -> i64:
+    """Return how many segments a bio of this operation has; one without data in memory has one (a discard) or none."""
+    if op == REQ_OP_DISCARD:
+        return 1
+    if op == REQ_OP_WRITE_ZEROES:
+        return 0
+    return segments_of(nr_sectors)

@@ -1,7 +1,7 @@
 """The seam: all that a policy may ask of the world it runs in.
 
 Rule 1: a verb never calls back. Work never runs inline, a timer never fires inline, wake_task() never runs the task.
-Rule 2: a timer fires at or after its time, never before; equal times fire in arming order; a cancelled timer never fires.
+Rule 2: a timer fires at or after its time, never before; equal times fire in arming order; a cancelled one never fires.
 Rule 3: now_ns() never goes back.
 This file knows nothing of requests or queues. Read next: bio.py, request.py, queue.py.
 """

@@ -1,6 +1,6 @@
-"""Merging: may this bio grow that request, at which end, and where to look for one.
+"""Merging a bio into a request: may it, at which end, and where to look for one without an elevator.
 
-Kernel: block/blk-merge.c, v6.12.
+Kernel: block/blk-merge.c, v6.12. With an elevator read sched_merge.py next.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from blktwin.block.bio import REQ_NOMERGE, REQ_NOMERGE_FLAGS, REQ_OP_DISCARD, REQ_OP_READ, REQ_OP_WRITE, Bio
+from blktwin.block.bio import REQ_NOMERGE, REQ_NOMERGE_FLAGS, REQ_OP_DISCARD, Bio
 from blktwin.block.plug import Plug
 from blktwin.block.request import Request
 from blktwin.block.rules import (
@@ -18,7 +18,7 @@ from blktwin.block.rules import (
     PLUG_MERGE_TAIL,
     PLUG_MERGE_TAIL_SCAN,
 )
-from blktwin.block.stats import STAT_DISCARD, STAT_READ, STAT_WRITE
+from blktwin.block.stats import stat_group
 
 if TYPE_CHECKING:
     from blktwin.block.hctx import SoftwareQueue
@@ -26,54 +26,99 @@ if TYPE_CHECKING:
 
 CTX_MERGE_SCAN: Final = 8
 
+BIO_MERGE_OK: Final = 0
+BIO_MERGE_NONE: Final = 1
+"""They do not touch, or are not of a kind."""
+BIO_MERGE_FAILED: Final = 2
+"""They touch, and yet may not be one request."""
+
+NO_MERGE: Final = 0
+BACK_MERGE: Final = 1
+FRONT_MERGE: Final = 2
+
 
 def bio_is_mergeable(bio: Bio) -> bool:
-    """Say whether the bio may be merged at all."""
-    op = bio.op
-    if bio.nr_sectors == 0 or (bio.flags & REQ_NOMERGE_FLAGS) != 0:
-        return False
-    return op == REQ_OP_READ or op == REQ_OP_WRITE or op == REQ_OP_DISCARD
+    """Say whether the bio may be merged at all.
+
+    Kernel: bio_mergeable(), include/linux/bio.h, v6.12.
+    """
+    return bio.nr_sectors > 0 and (bio.flags & REQ_NOMERGE_FLAGS) == 0
 
 
-def can_merge(rq: Request, bio: Bio) -> bool:
-    """Say whether rq and bio are of a kind: same operation, cgroup and priority, both mergeable."""
+def rq_merge_ok(rq: Request, bio: Bio) -> bool:
+    """Say whether rq and bio are of a kind: same operation, cgroup and priority, both mergeable.
+
+    Kernel: blk_rq_merge_ok(), block/blk-merge.c, v6.12.
+    """
     return (
         rq.op == bio.op
-        and (rq.flags & REQ_NOMERGE_FLAGS) == 0
-        and rq.nr_sectors > 0
         and rq.cgroup is bio.cgroup
         and rq.ioprio == bio.ioprio
+        and rq.is_mergeable()
+        and bio_is_mergeable(bio)
     )
 
 
-def fits(q: RequestQueue, rq: Request, sectors: i64, segments: i64) -> bool:
-    """Say whether rq may grow by that much; a request that is full takes no more bios."""
+def try_merge(rq: Request, bio: Bio) -> i64:
+    """Say at which end of rq the bio stands: BACK_MERGE, FRONT_MERGE or NO_MERGE.
+
+    Kernel: blk_try_merge(), block/blk-merge.c, v6.12.
+    """
+    if rq.sector + rq.nr_sectors == bio.sector:
+        return BACK_MERGE
+    if bio.sector + bio.nr_sectors == rq.sector:
+        return FRONT_MERGE
+    return NO_MERGE
+
+
+def set_nomerge(q: RequestQueue, rq: Request) -> None:
+    """Mark rq as full.
+
+    Kernel: req_set_nomerge(), block/blk.h, v6.12.
+    """
+    rq.flags |= REQ_NOMERGE
+    if q.last_merge is rq:
+        q.last_merge = None
+
+
+def fits(q: RequestQueue, rq: Request, bio: Bio) -> bool:
+    """Say whether rq may grow by bio; if not it takes no more bios.
+
+    Kernel: ll_back_merge_fn() and ll_new_hw_segment(), block/blk-merge.c, v6.12.
+    """
     limits = q.limits
-    if rq.nr_sectors + sectors > limits.max_sectors_of(rq.op) or (
-        rq.op != REQ_OP_DISCARD and rq.nr_segments + segments > limits.max_segments
-    ):
-        rq.flags |= REQ_NOMERGE
+    if rq.nr_sectors + bio.nr_sectors > limits.max_sectors_of(rq.op):
+        set_nomerge(q, rq)
         return False
+    if rq.op == REQ_OP_DISCARD:
+        return True
+    if rq.nr_segments + bio.nr_segments > limits.max_segments:
+        set_nomerge(q, rq)
+        return False
+    rq.nr_segments += bio.nr_segments
     return True
 
 
-def attempt_bio_merge(q: RequestQueue, rq: Request, bio: Bio) -> bool:
-    """Merge bio behind or in front of rq if it touches it and fits.
+def attempt_bio_merge(q: RequestQueue, rq: Request, bio: Bio) -> i64:
+    """Merge bio behind or in front of rq: BIO_MERGE_OK, BIO_MERGE_NONE or BIO_MERGE_FAILED.
 
     Kernel: blk_attempt_bio_merge(), block/blk-merge.c, v6.12.
     """
-    if not can_merge(rq, bio):
-        return False
-    if rq.sector + rq.nr_sectors == bio.sector:
-        return back_merge(q, rq, bio)
-    if bio.sector + bio.nr_sectors == rq.sector and rq.op != REQ_OP_DISCARD:
-        return front_merge(q, rq, bio)
-    return False
+    if not rq_merge_ok(rq, bio):
+        return BIO_MERGE_NONE
+    how = try_merge(rq, bio)
+    if how == NO_MERGE:
+        return BIO_MERGE_NONE
+    is_merged = back_merge(q, rq, bio) if how == BACK_MERGE else front_merge(q, rq, bio)
+    return BIO_MERGE_OK if is_merged else BIO_MERGE_FAILED
 
 
 def back_merge(q: RequestQueue, rq: Request, bio: Bio) -> bool:
-    """Add bio behind rq, if it fits."""
-    if not fits(q, rq, bio.nr_sectors, bio.nr_segments):
+    """Add bio behind rq, if it fits.
+
+    Kernel: bio_attempt_back_merge(), block/blk-merge.c, v6.12.
+    """
+    if not fits(q, rq, bio):
         return False
     q.trace.bio_backmerge(bio, rq)
     tail = rq.bio_tail
@@ -81,66 +126,24 @@ def back_merge(q: RequestQueue, rq: Request, bio: Bio) -> bool:
     tail.next = bio
     rq.bio_tail = bio
     bio.next = None
-    grow(q, rq, bio)
+    rq.nr_sectors += bio.nr_sectors
+    q.stats.merges[stat_group(rq.op)] += 1
     return True
 
 
 def front_merge(q: RequestQueue, rq: Request, bio: Bio) -> bool:
-    """Add bio in front of rq, if it fits."""
-    if not fits(q, rq, bio.nr_sectors, bio.nr_segments):
+    """Add bio in front of rq, if it fits.
+
+    Kernel: bio_attempt_front_merge(), block/blk-merge.c, v6.12.
+    """
+    if not fits(q, rq, bio):
         return False
     q.trace.bio_frontmerge(bio, rq)
     bio.next = rq.bio
     rq.bio = bio
     rq.sector = bio.sector
-    grow(q, rq, bio)
-    return True
-
-
-def grow(q: RequestQueue, rq: Request, bio: Bio) -> None:
-    """Count the merged bio in."""
     rq.nr_sectors += bio.nr_sectors
-    rq.nr_segments += bio.nr_segments
-    q.stats.merges[merge_kind(bio.op)] += 1
-
-
-def merge_kind(op: i64) -> i64:
-    """Return the row of DiskStats that counts merges of op."""
-    if op == REQ_OP_READ:
-        return STAT_READ
-    if op == REQ_OP_DISCARD:
-        return STAT_DISCARD
-    return STAT_WRITE
-
-
-def attempt_merge_requests(q: RequestQueue, rq: Request, behind: Request) -> bool:
-    """Join two waiting requests, `behind` to the end of rq; the caller frees it then.
-
-    Kernel: attempt_merge(), block/blk-merge.c, v6.12.
-    """
-    if (
-        rq.op != behind.op
-        or (rq.flags & REQ_NOMERGE_FLAGS) != 0
-        or (behind.flags & REQ_NOMERGE_FLAGS) != 0
-        or rq.cgroup is not behind.cgroup
-        or rq.ioprio != behind.ioprio
-        or rq.sector + rq.nr_sectors != behind.sector
-        or rq.op == REQ_OP_DISCARD
-        or not fits(q, rq, behind.nr_sectors, behind.nr_segments)
-    ):
-        return False
-    q.trace.rq_merge(behind)
-    tail = rq.bio_tail
-    assert tail is not None
-    tail.next = behind.bio
-    rq.bio_tail = behind.bio_tail
-    behind.bio = None
-    behind.bio_tail = None
-    rq.nr_sectors += behind.nr_sectors
-    rq.nr_segments += behind.nr_segments
-    if behind.start_ns < rq.start_ns:
-        rq.start_ns = behind.start_ns
-    q.stats.merges[merge_kind(rq.op)] += 1
+    q.stats.merges[stat_group(rq.op)] += 1
     return True
 
 
@@ -156,16 +159,16 @@ def plug_merge(q: RequestQueue, plug: Plug, bio: Bio) -> bool:
     if how == PLUG_MERGE_SCAN_ALL:
         return scan_newest_first(q, plug, bio)
     if how == PLUG_MERGE_LAST_ONLY:
-        return newest.q is q and attempt_bio_merge(q, newest, bio)
+        return newest.q is q and attempt_bio_merge(q, newest, bio) == BIO_MERGE_OK
     if how == PLUG_MERGE_TAIL or how == PLUG_MERGE_TAIL_SCAN:
         if newest.q is q:
-            return attempt_bio_merge(q, newest, bio)
+            return attempt_bio_merge(q, newest, bio) == BIO_MERGE_OK
         if not plug.multiple_queues:
             return False
     rq = plug.mq_list.head
     while rq is not None:
         if rq.q is q:
-            if attempt_bio_merge(q, rq, bio):
+            if attempt_bio_merge(q, rq, bio) == BIO_MERGE_OK:
                 return True
             if how != PLUG_MERGE_TAIL_SCAN:
                 return False
@@ -186,7 +189,7 @@ def scan_newest_first(q: RequestQueue, plug: Plug, bio: Bio) -> bool:
     if q.rules.plug_is_fifo:
         mine.reverse()
     for rq in mine:
-        if attempt_bio_merge(q, rq, bio):
+        if attempt_bio_merge(q, rq, bio) == BIO_MERGE_OK:
             return True
     return False
 
@@ -210,6 +213,7 @@ def ctx_merge(q: RequestQueue, ctx: SoftwareQueue, bio: Bio) -> bool:
         rq = rq.next
     newest.reverse()
     for rq in newest:
-        if attempt_bio_merge(q, rq, bio):
-            return True
+        result = attempt_bio_merge(q, rq, bio)
+        if result != BIO_MERGE_NONE:
+            return result == BIO_MERGE_OK
     return False

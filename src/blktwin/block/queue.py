@@ -1,6 +1,7 @@
-"""The request queue: allocation, insertion, running, completion and freeing of requests.
+"""The request queue: its parts, the allocation of requests and tags, insertion, and who runs which hardware queue when.
 
-The life of a request goes submit.py -> (here) -> dispatch.py -> the driver -> (here). Read docs/life-of-a-request.md.
+The life of a request goes submit.py -> unplug.py, issue.py -> (here) -> dispatch.py -> the driver -> complete.py.
+Read docs/life-of-a-request.md.
 Kernel: struct request_queue and block/blk-mq.c, v6.12.
 """
 
@@ -10,68 +11,33 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from blktwin.block import dispatch
-from blktwin.block.bio import (
-    REQ_OP_DISCARD,
-    REQ_OP_FLUSH,
-    REQ_OP_READ,
-    Bio,
-)
+from blktwin.block import complete, dispatch, requeue
+from blktwin.block.bio import REQ_FUA, REQ_OP_FLUSH, REQ_PREFLUSH, Bio
 from blktwin.block.driver import Driver
 from blktwin.block.elevator import Elevator
 from blktwin.block.flush import FlushQueue
 from blktwin.block.hctx import HardwareQueue, SoftwareQueue
+from blktwin.block.jiffies import delay_of_jiffies_ns, msecs_to_jiffies
 from blktwin.block.limits import QueueLimits
-from blktwin.block.machine import Machine, Task, Work
+from blktwin.block.machine import Machine, Task
 from blktwin.block.request import (
-    MQ_RQ_COMPLETE,
     MQ_RQ_IDLE,
     MQ_RQ_IN_FLIGHT,
     NO_TAG,
     RQF_FLUSH_RQ,
     RQF_FLUSH_SEQ,
-    RQF_STARTED,
     RQF_USE_SCHED,
     Request,
-    RequestList,
 )
-from blktwin.block.stats import STAT_DISCARD, STAT_FLUSH, STAT_READ, STAT_WRITE, DiskStats
+from blktwin.block.stats import DiskStats
 from blktwin.block.tags import Tags
 
 if TYPE_CHECKING:
     from blktwin.block.rules import Rules
     from blktwin.block.tracepoint import Tracepoints
 
-SCHED_DEPTH_MAX: Final = 128
+BLKDEV_DEFAULT_RQ: Final = 128
 ANY_CPU: Final = -1
-
-
-class RequeueWork(Work):
-    """Re-inserts what was requeued, from kblockd."""
-
-    def __init__(self, q: RequestQueue) -> None:
-        super().__init__()
-        self.q: RequestQueue = q
-
-    def run(self) -> None:
-        """Insert all requeued requests at the head, and run the queues."""
-        self.q.run_requeue_list()
-
-
-class SoftirqDone(Work):
-    """One CPU's completed requests, ended in its BLOCK softirq (struct llist_head blk_cpu_done)."""
-
-    def __init__(self, q: RequestQueue) -> None:
-        super().__init__()
-        self.q: RequestQueue = q
-        self.rq_list: RequestList = RequestList()
-
-    def run(self) -> None:
-        """End all that came together, in order."""
-        rq = self.rq_list.pop()
-        while rq is not None:
-            self.q.complete_here(rq, rq.status)
-            rq = self.rq_list.pop()
 
 
 class RequestQueue:
@@ -100,6 +66,10 @@ class RequestQueue:
         self.dev: tuple[int, int] = (0, 0)
         self.capacity_sectors: i64 = capacity_sectors
         self.elevator: Elevator | None = elevator
+        self.last_merge: Request | None = None
+        """The elevator's request that a bio was merged into last."""
+        self.rqhash: dict[int, Request] = {}
+        """The elevator's requests by end sector, newest first (sched_merge.py)."""
         self.nomerges: i64 = 0
         self.rq_affinity: i64 = 1
         self.stats: DiskStats = DiskStats()
@@ -107,42 +77,37 @@ class RequestQueue:
         self.nr_started: i64 = 0
         self.nr_completed: i64 = 0
         self.nr_freed: i64 = 0
-        self.rq_serial: i64 = 0
         self.queue_depth: i64 = queue_depth
-        default_nr = queue_depth if elevator is None else 2 * min(queue_depth, SCHED_DEPTH_MAX)
+        default_nr = queue_depth if elevator is None else 2 * min(queue_depth, BLKDEV_DEFAULT_RQ)
         self.nr_requests: i64 = nr_requests if nr_requests > 0 else default_nr
-        self.requeue_list: RequestList = RequestList()
-        self.requeue_work: RequeueWork = RequeueWork(self)
-        self.hctxs: list[HardwareQueue] = []
+        self.requeue_work: requeue.RequeueWork = requeue.RequeueWork(self)
+        self.hctxs: list[HardwareQueue] = [self.make_hctx(index) for index in range(nr_hw_queues)]
         self.ctx_of_cpu: list[SoftwareQueue] = []
         self.hctx_of_cpu: list[HardwareQueue] = []
-        self.softirq_done: list[SoftirqDone] = [SoftirqDone(self) for _ in range(machine.nr_cpus)]
-        for index in range(nr_hw_queues):
-            self.hctxs.append(self.make_hctx(index))
+        self.softirq_done: list[complete.SoftirqDone] = [complete.SoftirqDone(self) for _ in range(machine.nr_cpus)]
+        self.resource_delay: i64 = msecs_to_jiffies(dispatch.RESOURCE_DELAY_MS, machine.hz)
         self.map_cpus(machine.nr_cpus)
         if elevator is not None:
             elevator.attach(self)
+            elevator.depth_updated()
 
     # -- set-up
 
     def make_hctx(self, index: int) -> HardwareQueue:
-        """Build one hardware queue with its tags and preallocated requests."""
+        """Build one hardware queue with its tags and preallocated requests.
+
+        Kernel: blk_mq_init_sched(), block/blk-mq-sched.c, v6.12.
+        """
         sched_tags: Tags | None = None
         if self.elevator is None:
             tags = Tags(int(min(self.queue_depth, self.nr_requests)), self.machine)
             nr = int(tags.depth)
         else:
             tags = Tags(int(self.queue_depth), self.machine)
-            if index > 0:
-                sched_tags = self.hctxs[0].sched_tags
-            else:
-                sched_tags = Tags(int(self.nr_requests), self.machine)
+            sched_tags = Tags(int(self.nr_requests), self.machine)
             nr = int(self.nr_requests)
         hctx = HardwareQueue(self, index, tags, sched_tags)
-        if self.elevator is not None and index > 0:
-            hctx.requests = self.hctxs[0].requests
-        else:
-            hctx.requests = [Request(self, hctx, at) for at in range(nr)]
+        hctx.requests = [Request(self, hctx, at) for at in range(nr)]
         hctx.fq = FlushQueue(self, hctx)
         return hctx
 
@@ -152,6 +117,7 @@ class RequestQueue:
         for cpu in range(nr_cpus):
             ctx = SoftwareQueue(cpu)
             hctx = self.hctxs[cpu * nr_hctx // nr_cpus if nr_hctx <= nr_cpus else cpu]
+            ctx.index = len(hctx.ctxs)
             hctx.ctxs.append(ctx)
             hctx.cpus.append(cpu)
             self.ctx_of_cpu.append(ctx)
@@ -173,8 +139,12 @@ class RequestQueue:
     # -- allocation
 
     def try_get_request(self, bio: Bio, task: Task) -> Request | None:
-        """Allocate a request for bio on the task's CPU, or return None when no tag is free."""
-        hctx = self.hctx_of_cpu[task.cpu]
+        """Allocate a request for bio on the task's CPU, or return None when no tag is free.
+
+        Kernel: __blk_mq_alloc_requests() and blk_mq_rq_ctx_init(), block/blk-mq.c, v6.12.
+        """
+        cpu = task.cpu
+        hctx = self.hctx_of_cpu[cpu]
         elevator = self.elevator
         if elevator is None:
             tag = hctx.tags.get(0)
@@ -186,47 +156,68 @@ class RequestQueue:
         else:
             sched_tags = hctx.sched_tags
             assert sched_tags is not None
-            shallow: i64 = 0
-            if bio.op != REQ_OP_FLUSH:
-                shallow = elevator.limit_depth(bio.op, bio.flags)
-            tag = sched_tags.get(shallow)
+            op = bio.op
+            flags = bio.flags
+            # Flushes are none of the elevator's business: the operation, and until 6.4 all that carries the flags.
+            is_flush = op == REQ_OP_FLUSH or (
+                flags & (REQ_PREFLUSH | REQ_FUA) != 0 and self.rules.flush_data_bypasses_elevator
+            )
+            tag = sched_tags.get(0 if is_flush else elevator.limit_depth(op, flags))
             if tag < 0:
                 return None
             rq = hctx.requests[tag]
             rq.sched_tag = tag
-            rq.rq_flags = RQF_USE_SCHED
-            rq.hctx = hctx
-        rq.ctx = self.ctx_of_cpu[task.cpu]
-        rq.submit_cpu = task.cpu
+            rq.rq_flags = 0
+            rq.op = op
+            rq.flags = flags
+            if not is_flush:
+                rq.rq_flags = RQF_USE_SCHED
+                elevator.prepare_request(rq)
+        rq.ctx = self.ctx_of_cpu[cpu]
+        rq.submit_cpu = cpu
         rq.start_ns = self.time_ns()
-        self.rq_serial += 1
-        rq.serial = self.rq_serial
         return rq
+
+    def get_driver_tag(self, rq: Request) -> bool:
+        """Give rq a driver tag if it has none; False when none is free."""
+        if rq.tag != NO_TAG:
+            return True
+        tag = rq.hctx.tags.get(0)
+        if tag < 0:
+            return False
+        rq.tag = tag
+        return True
+
+    def put_driver_tag(self, rq: Request) -> None:
+        """Take the driver tag back from a request that keeps its scheduler tag."""
+        if rq.sched_tag != NO_TAG and rq.tag != NO_TAG:
+            rq.hctx.tags.put(rq.tag)
+            rq.tag = NO_TAG
 
     # -- insertion and running
 
     def insert_request(self, rq: Request, at_head: bool) -> None:
         """Insert rq where it waits for a dispatch: elevator, software queue, or (flushes) the dispatch list.
 
+        An elevator traces the insertion itself, unless it merges rq.
         Kernel: blk_mq_insert_request(), block/blk-mq.c, v6.12.
         """
-        hctx = rq.hctx
-        if rq.rq_flags & RQF_FLUSH_RQ:
-            self.bypass_insert(rq, at_head)
+        if rq.rq_flags & RQF_FLUSH_RQ or (rq.rq_flags & RQF_FLUSH_SEQ and self.rules.flush_data_bypasses_elevator):
+            self.bypass_insert(rq, True)
             return
-        if rq.rq_flags & RQF_FLUSH_SEQ and self.rules.flush_data_bypasses_elevator:
-            self.bypass_insert(rq, at_head)
-            return
-        self.trace.rq_insert(rq)
+        rq.is_queued = True
         elevator = self.elevator
         if elevator is not None:
-            rq.is_queued = True
-            elevator.insert_request(hctx, rq, at_head)
+            elevator.insert_request(rq.hctx, rq, at_head)
         else:
-            hctx.insert_ctx(rq, at_head)
+            self.trace.rq_insert(rq)
+            rq.hctx.insert_ctx(rq, at_head)
 
     def bypass_insert(self, rq: Request, at_head: bool) -> None:
-        """Put rq on the dispatch list, past the elevator."""
+        """Put rq on the dispatch list, past the elevator.
+
+        Kernel: blk_mq_request_bypass_insert(), block/blk-mq.c, v6.12.
+        """
         rq.is_queued = True
         if at_head:
             rq.hctx.dispatch.prepend(rq)
@@ -252,90 +243,70 @@ class RequestQueue:
             return
         dispatch.sched_dispatch_requests(hctx)
 
-    def run_from_work(self, hctx: HardwareQueue) -> None:
-        """Run hctx in kblockd."""
-        if not hctx.is_stopped:
-            dispatch.sched_dispatch_requests(hctx)
-
     def work_cpu(self, hctx: HardwareQueue) -> int:
-        """Return where kblockd runs hctx: anywhere with one hardware queue, else on its first CPU."""
-        if len(self.hctxs) == 1:
-            return ANY_CPU
-        return hctx.cpus[0] if hctx.cpus else ANY_CPU
+        """Return where kblockd runs hctx: anywhere with one hardware queue, else on its CPUs in turn.
 
-    def delay_run_hw_queue(self, hctx: HardwareQueue, delay_ns: i64) -> None:
-        """Run hctx through kblockd after delay_ns, unless a run is pending already."""
+        Kernel: blk_mq_hctx_next_cpu(), block/blk-mq.c, v6.12.
+        """
+        if len(self.hctxs) == 1 or not hctx.cpus:
+            return ANY_CPU
+        return hctx.next_cpu()
+
+    def delay_run_hw_queue(self, hctx: HardwareQueue, delay: i64) -> None:
+        """Run hctx through kblockd after a delay in jiffies, unless a run is to come sooner.
+
+        Kernel: blk_mq_delay_run_hw_queue(), block/blk-mq.c, v6.12.
+        Differs: the kernel puts a run that is to come sooner off.
+        """
         if not hctx.is_stopped:
-            self.machine.queue_work(hctx.run_work, delay_ns, self.work_cpu(hctx))
+            self.machine.queue_work(hctx.run_work, delay_of_jiffies_ns(self.machine, delay), self.work_cpu(hctx))
 
     def run_hw_queues(self, is_async: bool) -> None:
-        """Run every hardware queue; with an elevator that owns all, one is enough."""
-        if self.elevator is not None:
-            self.run_hw_queue(self.hctx_of_cpu[self.machine.current.cpu], is_async)
-            return
-        for hctx in self.hctxs:
-            self.run_hw_queue(hctx, is_async)
+        """Run every hardware queue; of an elevator that serves all of them, one, and those with a dispatch list.
 
-    def requeue_request(self, rq: Request) -> None:
-        """Take back a started request and hand it to the requeue work.
-
-        Kernel: blk_mq_requeue_request(), block/blk-mq.c, v6.12.
+        Kernel: blk_mq_run_hw_queues(), block/blk-mq.c, v6.12.
         """
-        self.undo_start(rq)
-        elevator = self.elevator
-        if elevator is not None and rq.rq_flags & RQF_USE_SCHED:
-            elevator.requeue_request(rq)
-        self.add_to_requeue_list(rq)
+        only = self.sq_hctx()
+        for hctx in self.hctxs:
+            if only is None or only is hctx or hctx.dispatch.count > 0:
+                self.run_hw_queue(hctx, is_async)
 
-    def add_to_requeue_list(self, rq: Request) -> None:
-        """Let kblockd insert rq at the head."""
-        rq.is_queued = True
-        self.requeue_list.append(rq)
+    def delay_run_hw_queues(self, delay: i64) -> None:
+        """Run the hardware queues as run_hw_queues() does, after a delay in jiffies; pending runs stay as they are.
+
+        Kernel: blk_mq_delay_run_hw_queues(), block/blk-mq.c, v6.12.
+        """
+        only = self.sq_hctx()
+        for hctx in self.hctxs:
+            if not hctx.run_work.is_pending and (only is None or only is hctx or hctx.dispatch.count > 0):
+                self.delay_run_hw_queue(hctx, delay)
+
+    def sq_hctx(self) -> HardwareQueue | None:
+        """Return the hardware queue that an elevator for all of them is run from: this CPU's, unless it is stopped.
+
+        Kernel: blk_mq_get_sq_hctx(), block/blk-mq.c, v6.12.
+        """
+        elevator = self.elevator
+        if elevator is None or not elevator.is_queue_wide:
+            return None
+        hctx = self.hctx_of_cpu[self.machine.current.cpu]
+        return None if hctx.is_stopped else hctx
+
+    def commit_rqs(self, hctx: HardwareQueue, nr_queued: i64) -> None:
+        """Tell a driver that waits for a last request that none comes.
+
+        Kernel: blk_mq_commit_rqs(), block/blk-mq.c, v6.12.
+        """
+        driver = self.driver
+        if nr_queued > 0 and driver.has_commit_rqs:
+            self.trace.unplug(self.machine.current, nr_queued, True)
+            driver.commit_rqs(hctx)
+
+    def kick_requeue_list(self) -> None:
+        """Let kblockd insert what was requeued."""
         self.machine.queue_work(self.requeue_work, 0, ANY_CPU)
 
-    def run_requeue_list(self) -> None:
-        """Insert all requeued requests at the head, in order, and run the queues."""
-        waiting = RequestList()
-        waiting.take_all(self.requeue_list)
-        reverse = RequestList()
-        rq = waiting.pop()
-        while rq is not None:
-            reverse.prepend(rq)
-            rq = waiting.pop()
-        rq = reverse.pop()
-        while rq is not None:
-            self.insert_request(rq, True)
-            rq = reverse.pop()
-        self.run_hw_queues(False)
-
-    def undo_start(self, rq: Request) -> None:
-        """Make a request that the driver refused or gave back as if never started."""
-        self.trace.rq_requeue(rq)
-        self.put_driver_tag(rq)
-        if rq.state != MQ_RQ_IDLE:
-            rq.state = MQ_RQ_IDLE
-            rq.rq_flags &= ~RQF_STARTED
-            self.nr_started -= 1
-
-    # -- tags of the driver
-
-    def get_driver_tag(self, rq: Request) -> bool:
-        """Give rq a driver tag if it has none; False when none is free."""
-        if rq.tag != NO_TAG:
-            return True
-        tag = rq.hctx.tags.get(0)
-        if tag < 0:
-            return False
-        rq.tag = tag
-        return True
-
-    def put_driver_tag(self, rq: Request) -> None:
-        """Take the driver tag back from a request that keeps its scheduler tag."""
-        if rq.sched_tag != NO_TAG and rq.tag != NO_TAG:
-            rq.hctx.tags.put(rq.tag)
-            rq.tag = NO_TAG
-
-    # -- start and end
+    # -- the driver's side
 
     def start_request(self, rq: Request) -> None:
         """Mark rq as issued to the device; the driver calls it.
@@ -343,127 +314,27 @@ class RequestQueue:
         Kernel: blk_mq_start_request(), block/blk-mq.c, v6.12.
         """
         assert rq.state == MQ_RQ_IDLE, f"{self.name}: tag {rq.tag} is started twice"
-        rq.state = MQ_RQ_IN_FLIGHT
-        rq.rq_flags |= RQF_STARTED
-        self.nr_started += 1
         self.trace.rq_issue(rq)
         rq.io_start_ns = self.time_ns()
+        rq.state = MQ_RQ_IN_FLIGHT
+        self.nr_started += 1
+
+    def undo_start(self, rq: Request) -> None:
+        """Take back a request that the driver refused."""
+        requeue.undo_start(self, rq)
+
+    def requeue_request(self, rq: Request) -> None:
+        """Take back a started request and insert it again, from kblockd."""
+        requeue.requeue_request(self, rq)
 
     def complete_request(self, rq: Request, status: i64) -> None:
-        """Complete rq where it belongs: here, in this CPU's softirq, or in that of the submitter's CPU.
-
-        Kernel: blk_mq_complete_request(), block/blk-mq.c, v6.12.
-        """
-        cpu = self.machine.current.cpu
-        target = self.completion_cpu(rq, cpu)
-        if target == cpu and len(self.hctxs) > 1:
-            self.complete_here(rq, status)
-            return
-        rq.status = status
-        done = self.softirq_done[target]
-        done.rq_list.append(rq)
-        self.machine.raise_softirq(done, target)
-
-    def completion_cpu(self, rq: Request, cpu: int) -> int:
-        """Return where rq completes: rq_affinity 0 here, 1 in the submitter's cache domain, 2 on its very CPU.
-
-        Kernel: blk_mq_complete_need_ipi(), block/blk-mq.c, v6.12.
-        """
-        submitter = int(rq.submit_cpu)
-        if self.rq_affinity == 0 or submitter == cpu or len(rq.hctx.cpus) == 1:
-            return cpu
-        if self.rq_affinity < 2 and self.machine.shares_cache(cpu, submitter):
-            return cpu
-        return submitter
+        """Complete rq on the CPU where it belongs; the driver calls it."""
+        complete.complete_request(self, rq, status)
 
     def complete_here(self, rq: Request, status: i64) -> None:
-        """End a started request on this CPU; drivers without an interrupt of their own call it directly.
+        """Complete rq on this CPU."""
+        complete.complete_here(self, rq, status)
 
-        Kernel: blk_mq_end_request(), block/blk-mq.c, v6.12.
-        """
-        assert rq.state == MQ_RQ_IN_FLIGHT, f"{self.name}: tag {rq.tag} completes but is not in flight"
-        rq.state = MQ_RQ_COMPLETE
-        self.nr_completed += 1
-        self.end_request(rq, status)
-
-    def end_request(self, rq: Request, status: i64) -> None:
-        """End every bio of rq with status, count it, and free it."""
-        self.trace.rq_complete(rq, status, rq.nr_sectors << 9)
-        now_ns = self.machine.now_ns()
-        elevator = self.elevator
-        if rq.rq_flags & (RQF_FLUSH_SEQ | RQF_FLUSH_RQ):
-            if elevator is not None and rq.rq_flags & RQF_USE_SCHED:
-                elevator.completed_request(rq, now_ns)
-            fq = rq.hctx.fq
-            assert fq is not None
-            fq.end_io(rq, status)
-            return
-        self.stats.done(stat_kind(rq), rq.nr_sectors, rq.start_ns, now_ns)
-        self.end_bios(rq, status)
-        if elevator is not None and rq.rq_flags & RQF_USE_SCHED:
-            elevator.completed_request(rq, now_ns)
-        self.free_request(rq)
-
-    def end_bios(self, rq: Request, status: i64) -> None:
-        """End the bios of rq in order."""
-        bio = rq.bio
-        rq.bio = None
-        rq.bio_tail = None
-        while bio is not None:
-            following = bio.next
-            bio.next = None
-            bio.endio(status)
-            bio = following
-
-    def free_request(self, rq: Request) -> None:
-        """Give the tags back and restart the queue if a run had to stop for one.
-
-        Kernel: __blk_mq_free_request(), block/blk-mq.c, v6.12.
-        """
-        hctx = rq.hctx
-        elevator = self.elevator
-        if elevator is not None and rq.rq_flags & RQF_USE_SCHED:
-            elevator.finish_request(rq)
-        rq.state = MQ_RQ_IDLE
-        rq.rq_flags = 0
-        rq.cgroup = None
-        self.nr_freed += 1
-        tag = rq.tag
-        sched_tag = rq.sched_tag
-        rq.tag = NO_TAG
-        rq.sched_tag = NO_TAG
-        if tag != NO_TAG:
-            hctx.tags.put(tag)
-        if sched_tag != NO_TAG:
-            sched_tags = hctx.sched_tags
-            assert sched_tags is not None
-            sched_tags.put(sched_tag)
-        if hctx.needs_restart:
-            hctx.needs_restart = False
-            self.run_hw_queue(hctx, True)
-
-    def end_sequenced(self, rq: Request, status: i64) -> None:
-        """End a member of a flush sequence after its last step."""
-        self.trace.rq_complete(rq, status, 0)
-        self.stats.done(stat_kind(rq), rq.nr_sectors, rq.start_ns, self.machine.now_ns())
-        self.end_bios(rq, status)
-        self.free_request(rq)
-
-    def drop_merged(self, rq: Request) -> None:
-        """Free a waiting request whose bios went to its neighbour."""
-        rq.is_queued = False
-        self.stats.in_flight -= 1
-        self.free_request(rq)
-
-
-def stat_kind(rq: Request) -> i64:
-    """Return the row of DiskStats that counts rq."""
-    op = rq.op
-    if op == REQ_OP_READ:
-        return STAT_READ
-    if op == REQ_OP_DISCARD:
-        return STAT_DISCARD
-    if rq.nr_sectors == 0:
-        return STAT_FLUSH
-    return STAT_WRITE
-
+    def fail_request(self, rq: Request, status: i64) -> None:
+        """End a request that the driver would not take."""
+        complete.fail_request(self, rq, status)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from blktwin.block.bio import BLK_STS_OK, REQ_OP_READ, REQ_SYNC, Bio
+from blktwin.block.bio import (
+    BLK_STS_OK,
+    REQ_FUA,
+    REQ_NOMERGE_FLAGS,
+    REQ_OP_DISCARD,
+    REQ_OP_READ,
+    REQ_OP_WRITE,
+    REQ_PREFLUSH,
+    REQ_SYNC,
+    Bio,
+)
 
 if TYPE_CHECKING:
     from blktwin.block.cgroup import Cgroup
@@ -21,17 +31,20 @@ MQ_RQ_IN_FLIGHT: Final = 1
 MQ_RQ_COMPLETE: Final = 2
 
 RQF_STARTED: Final = 1 << 0
+"""An elevator has given it up once: it merges no more."""
 RQF_FLUSH_SEQ: Final = 1 << 1
 RQF_USE_SCHED: Final = 1 << 2
-RQF_SOFTBARRIER: Final = 1 << 3
-RQF_ELVPRIV: Final = 1 << 4
-RQF_FLUSH_RQ: Final = 1 << 5
+RQF_FLUSH_RQ: Final = 1 << 3
+"""It is a flush queue's own request."""
+RQF_HASHED: Final = 1 << 4
+RQF_DONTPREP: Final = 1 << 5
+"""The driver has prepared it: requeued, it goes to the dispatch list."""
 
 NO_TAG: Final = -1
 
 
 class Request:
-    """One request; lists are intrusive through `next`, and `list_name` says which list holds it ("" for none)."""
+    """One request; lists are intrusive: `next` for plug, dispatch and software queues, fifo_* for an elevator."""
 
     def __init__(self, q: RequestQueue, hctx: HardwareQueue, index: int) -> None:
         self.q: RequestQueue = q
@@ -62,14 +75,16 @@ class Request:
         """True while it stands in the elevator, a software queue or a dispatch list."""
         self.fifo_prev: Request | None = None
         self.fifo_next: Request | None = None
+        self.is_in_fifo: bool = False
         self.fifo_expires: i64 = 0
         """When the elevator must serve it, in jiffies."""
+        self.hash_end: i64 = 0
+        """The end sector under which it stands in the elevator's merge hash."""
+        self.hash_next: Request | None = None
+        """The next request with the same end sector in the elevator's merge hash."""
         self.elv: object | None = None
         """The elevator's own data of this request."""
         self.flush_seq: i64 = 0
-        self.flush_errors: i64 = BLK_STS_OK
-        self.serial: i64 = 0
-        """Counts requests of the queue; orders equal sectors."""
 
     def end_sector(self) -> i64:
         """Return the first sector after the request."""
@@ -80,7 +95,19 @@ class Request:
 
         Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
         """
-        return self.op == REQ_OP_READ or (self.flags & REQ_SYNC) != 0
+        return self.op == REQ_OP_READ or (self.flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH)) != 0
+
+    def is_mergeable(self) -> bool:
+        """Say whether it may take part in a merge at all.
+
+        Kernel: rq_mergeable(), block/blk.h, v6.12.
+        """
+        op = self.op
+        return (
+            (self.flags & REQ_NOMERGE_FLAGS) == 0
+            and (self.rq_flags & (RQF_STARTED | RQF_FLUSH_SEQ)) == 0
+            and (op == REQ_OP_READ or op == REQ_OP_WRITE or op == REQ_OP_DISCARD)
+        )
 
     def init_from_bio(self, bio: Bio) -> None:
         """Take a bio as the first of this request."""
@@ -151,23 +178,6 @@ class RequestList:
         other.tail = None
         other.count = 0
 
-    def remove(self, rq: Request) -> None:
-        """Take rq out; it must be in the list."""
-        before: Request | None = None
-        at = self.head
-        while at is not None and at is not rq:
-            before = at
-            at = at.next
-        assert at is not None, "the request is not on this list"
-        if before is None:
-            self.head = rq.next
-        else:
-            before.next = rq.next
-        if self.tail is rq:
-            self.tail = before
-        rq.next = None
-        self.count -= 1
-
 
 class FifoList:
     """A doubly linked FIFO through fifo_prev and fifo_next; any request leaves in constant time."""
@@ -180,6 +190,7 @@ class FifoList:
     def append(self, rq: Request) -> None:
         """Put rq last."""
         tail = self.tail
+        rq.is_in_fifo = True
         rq.fifo_prev = tail
         rq.fifo_next = None
         if tail is None:
@@ -203,42 +214,65 @@ class FifoList:
             behind.fifo_prev = before
         rq.fifo_prev = None
         rq.fifo_next = None
+        rq.is_in_fifo = False
         self.count -= 1
+
+    def move_behind(self, rq: Request, other: Request) -> None:
+        """Move rq to the place behind other; both must be in the list."""
+        self.remove(rq)
+        behind = other.fifo_next
+        if behind is None:
+            self.append(rq)
+            return
+        rq.is_in_fifo = True
+        rq.fifo_prev = other
+        rq.fifo_next = behind
+        other.fifo_next = rq
+        behind.fifo_prev = rq
+        self.count += 1
 
 
 class SortList:
-    """Requests ordered by first sector, equal ones by age (the kernel's rb-tree of an elevator)."""
+    """Requests ordered by first sector, equal ones in the order of insertion (the kernel's rb-tree of an elevator)."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
 
-    def position(self, sector: i64, serial: i64) -> i64:
-        """Return the index of the first request that is not before (sector, serial)."""
+    def position(self, sector: i64) -> i64:
+        """Return the index of the first request at or after sector."""
         requests = self.requests
         low: i64 = 0
         high: i64 = len(requests)
         while low < high:
             middle = (low + high) >> 1
-            rq = requests[middle]
-            if rq.sector < sector or (rq.sector == sector and rq.serial < serial):
+            if requests[middle].sector < sector:
                 low = middle + 1
             else:
                 high = middle
         return low
 
+    def index_of(self, rq: Request) -> i64:
+        """Return the index of rq; its sector must be what it was when it was added."""
+        at = self.position(rq.sector)
+        requests = self.requests
+        while requests[at] is not rq:
+            at += 1
+        return at
+
     def add(self, rq: Request) -> None:
-        """Insert rq at its place."""
-        self.requests.insert(int(self.position(rq.sector, rq.serial)), rq)
+        """Insert rq behind all that start at or before its sector.
+
+        Kernel: elv_rb_add(), block/elevator.c, v6.12.
+        """
+        self.requests.insert(int(self.position(rq.sector + 1)), rq)
 
     def remove(self, rq: Request) -> None:
         """Take rq out; its sector must be what it was when it was added."""
-        at = int(self.position(rq.sector, rq.serial))
-        assert self.requests[at] is rq, f"sector {rq.sector} is not in the sorted list"
-        del self.requests[at]
+        del self.requests[int(self.index_of(rq))]
 
     def first_from(self, sector: i64) -> Request | None:
         """Return the first request at or after sector."""
-        at = self.position(sector, 0)
+        at = self.position(sector)
         return self.requests[at] if at < len(self.requests) else None
 
     def starting_at(self, sector: i64) -> Request | None:
@@ -248,5 +282,5 @@ class SortList:
 
     def neighbour(self, rq: Request, step: i64) -> Request | None:
         """Return the request before (step -1) or behind (step 1) rq."""
-        at = self.position(rq.sector, rq.serial) + step
+        at = self.index_of(rq) + step
         return self.requests[at] if 0 <= at < len(self.requests) else None

@@ -1,6 +1,8 @@
 """Which kernel is imitated: one named behaviour per field, each with the commit or release that changed it.
 
 Never compare version numbers: a preset is just a value of Rules.
+Differs: until 5.15 a plug held one request at most of a multi-queue, non-rotational device whose driver has no
+commit_rqs(); that is not modelled.
 """
 
 from __future__ import annotations
@@ -14,9 +16,16 @@ PLUG_MERGE_LAST_ONLY: Final = 1
 PLUG_MERGE_PEEK: Final = 2
 """The list's head; with several queues the first of the bio's queue, then stop (5b2050718d09, 5.18)."""
 PLUG_MERGE_TAIL: Final = 3
-"""The list's tail; with several queues else the first of the bio's queue, then stop (961296e89dc3, 6.16)."""
+"""The list's tail; with several queues else the first of the bio's queue, then stop (961296e89dc3, 6.16, 6.12.y)."""
 PLUG_MERGE_TAIL_SCAN: Final = 4
-"""The list's tail; with several queues else every request of the bio's queue."""
+"""The list's tail; with several queues else every request of the bio's queue (proposed in 2025, in no release)."""
+
+DEADLINE_NEXT_OF_BATCH: Final = 0
+"""mq-deadline remembers the request behind the last one, for the direction of the batch only (until 5.13)."""
+DEADLINE_NEXT: Final = 1
+"""It remembers that request for each direction and class (d672d325b147, 5.14)."""
+DEADLINE_POSITION: Final = 2
+"""It remembers the last position and serves what is at or behind it now (83c46ed67557, 6.5)."""
 
 
 class Rules:
@@ -27,41 +36,59 @@ class Rules:
         name: str,
         *,
         plug_max_requests: int = 32,
+        plug_max_requests_multi: int = 64,
         plug_is_fifo: bool = False,
+        plug_size_of_oldest: bool = False,
         plug_merge: int = PLUG_MERGE_PEEK,
+        plug_issues_directly: bool = True,
         plug_detaches_per_queue: bool = False,
         plug_caches_time: bool = True,
+        unplug_traces_direct: bool = True,
         submit_on_stack_plug: bool = True,
         bdev_write_plug: bool = False,
         deadline_prio_classes: bool = True,
         deadline_prio_aging: bool = True,
+        deadline_next: int = DEADLINE_POSITION,
         complete_checks_capacity: bool = True,
+        complete_one_ctx_here: bool = True,
         flush_data_bypasses_elevator: bool = False,
     ) -> None:
         self.name: str = name
         self.plug_max_requests: int = plug_max_requests
-        """16 until 5.15, 32 since 5.16."""
+        """A plug with so many requests is flushed by the next: 16 until 5.15, 32 since 5.16 (ba0ffdd8ce48)."""
+        self.plug_max_requests_multi: int = plug_max_requests_multi
+        """The same when the plug holds requests of several queues: 64 since 5.15 (7f2a6a69f7ce)."""
         self.plug_is_fifo: bool = plug_is_fifo
-        """The plug list keeps submission order and the 128 KiB test looks at its oldest request (6.13, 6.12.y);
-        before, the newest stood first. Until 5.15 it was a FIFO whose size test looked at the newest."""
+        """The plug list keeps submission order (e70c301faece, 6.13, 6.12.y; also until 5.15). From 5.16 to 6.12 the
+        newest stands first, so that a direct issue reverses the order and an insertion restores it."""
+        self.plug_size_of_oldest: bool = plug_size_of_oldest
+        """The 128 KiB test looks at the plug's oldest request (e70c301faece, 6.13, 6.12.y); else at the newest."""
         self.plug_merge: int = plug_merge
+        self.plug_issues_directly: bool = plug_issues_directly
+        """A plug of one queue without an elevator goes to the driver as it is (dc5fc361d891, 5.16); before, requests
+        were sorted when they were of several queues, and went through the software queues when the driver was busy."""
         self.plug_detaches_per_queue: bool = plug_detaches_per_queue
-        """A flush with several queues issues each queue's requests directly (7.x); before, it inserted them."""
+        """The same for each queue of a plug with several (9712c57ec111, 6.16); before, those were inserted."""
         self.plug_caches_time: bool = plug_caches_time
         """While a plug is up the block layer reuses one clock reading (da4c8c3d0975, 6.9)."""
+        self.unplug_traces_direct: bool = unplug_traces_direct
+        """U is traced for a plug that is issued directly (acc8c0a98875, 6.12)."""
         self.submit_on_stack_plug: bool = submit_on_stack_plug
-        """Each bio submission brings a plug of its own (6.9 to 6.18, gone in 7.2)."""
+        """Each bio submission brings a plug of its own (060406c61c7c, 6.11; gone in 7.2)."""
         self.bdev_write_plug: bool = bdev_write_plug
         """A write() to a block device holds a plug while it waits, so its last requests leave by a schedule
         flush, through kblockd (until 6.5)."""
         self.deadline_prio_classes: bool = deadline_prio_classes
-        """mq-deadline keeps one set of lists per I/O class (5.14)."""
+        """mq-deadline keeps one set of lists per I/O class, and limits writes to async_depth (5.14)."""
         self.deadline_prio_aging: bool = deadline_prio_aging
         """mq-deadline serves a lower class after prio_aging_expire (5.14, back in 5.17)."""
+        self.deadline_next: int = deadline_next
         self.complete_checks_capacity: bool = complete_checks_capacity
-        """A completion hops when the CPUs' capacities differ, even inside one cache (6.12)."""
+        """A completion hops when the CPUs' capacities differ, even inside one cache (6.9)."""
+        self.complete_one_ctx_here: bool = complete_one_ctx_here
+        """A hardware queue of one CPU completes there without a softirq (f168420c62e7, 6.1)."""
         self.flush_data_bypasses_elevator: bool = flush_data_bypasses_elevator
-        """The data part of a FUA write goes straight to the dispatch list (until 6.4)."""
+        """Requests of the flush machinery never see the elevator (until 6.4; 615939a2ae73, 6.5)."""
 
 
 def rules_5_10() -> Rules:
@@ -69,14 +96,19 @@ def rules_5_10() -> Rules:
     return Rules(
         "5.10",
         plug_max_requests=16,
+        plug_max_requests_multi=16,
         plug_is_fifo=True,
         plug_merge=PLUG_MERGE_SCAN_ALL,
+        plug_issues_directly=False,
         plug_caches_time=False,
+        unplug_traces_direct=False,
         submit_on_stack_plug=False,
         bdev_write_plug=True,
         deadline_prio_classes=False,
         deadline_prio_aging=False,
+        deadline_next=DEADLINE_NEXT_OF_BATCH,
         complete_checks_capacity=False,
+        complete_one_ctx_here=False,
         flush_data_bypasses_elevator=True,
     )
 
@@ -87,9 +119,12 @@ def rules_5_17() -> Rules:
         "5.17",
         plug_merge=PLUG_MERGE_LAST_ONLY,
         plug_caches_time=False,
+        unplug_traces_direct=False,
         submit_on_stack_plug=False,
         bdev_write_plug=True,
+        deadline_next=DEADLINE_NEXT,
         complete_checks_capacity=False,
+        complete_one_ctx_here=False,
         flush_data_bypasses_elevator=True,
     )
 
@@ -99,8 +134,10 @@ def rules_6_1() -> Rules:
     return Rules(
         "6.1",
         plug_caches_time=False,
+        unplug_traces_direct=False,
         submit_on_stack_plug=False,
         bdev_write_plug=True,
+        deadline_next=DEADLINE_NEXT,
         complete_checks_capacity=False,
         flush_data_bypasses_elevator=True,
     )
@@ -111,9 +148,21 @@ def rules_6_12() -> Rules:
     return Rules("6.12")
 
 
+def rules_6_12_y() -> Rules:
+    """Return the behaviours of the stable releases of 6.12 since 2025, which took over the plug of 6.13 and 6.16."""
+    return Rules("6.12.y", plug_is_fifo=True, plug_size_of_oldest=True, plug_merge=PLUG_MERGE_TAIL)
+
+
+def rules_6_13() -> Rules:
+    """Return the behaviours of v6.13: a FIFO plug whose oldest request is tried for merges (e70c301faece)."""
+    return Rules("6.13", plug_is_fifo=True, plug_size_of_oldest=True)
+
+
 def rules_6_18() -> Rules:
     """Return the behaviours of v6.18."""
-    return Rules("6.18", plug_is_fifo=True, plug_merge=PLUG_MERGE_TAIL)
+    return Rules(
+        "6.18", plug_is_fifo=True, plug_size_of_oldest=True, plug_merge=PLUG_MERGE_TAIL, plug_detaches_per_queue=True
+    )
 
 
 def rules_7_2() -> Rules:
@@ -121,28 +170,28 @@ def rules_7_2() -> Rules:
     return Rules(
         "7.2",
         plug_is_fifo=True,
+        plug_size_of_oldest=True,
         plug_merge=PLUG_MERGE_TAIL,
         plug_detaches_per_queue=True,
         submit_on_stack_plug=False,
     )
 
 
+PRESETS: Final = {
+    "5.10": rules_5_10,
+    "5.17": rules_5_17,
+    "6.1": rules_6_1,
+    "6.12": rules_6_12,
+    "6.12.y": rules_6_12_y,
+    "6.13": rules_6_13,
+    "6.18": rules_6_18,
+    "7.2": rules_7_2,
+}
+PRESET_NAMES: Final = tuple(PRESETS)
+DEFAULT_RULES: Final = "6.12"
+
+
 def preset(name: str) -> Rules | None:
     """Return the preset called name, or None; PRESET_NAMES lists them."""
-    if name == "5.10":
-        return rules_5_10()
-    if name == "5.17":
-        return rules_5_17()
-    if name == "6.1":
-        return rules_6_1()
-    if name == "6.12":
-        return rules_6_12()
-    if name == "6.18":
-        return rules_6_18()
-    if name == "7.2":
-        return rules_7_2()
-    return None
-
-
-PRESET_NAMES: Final = ("5.10", "5.17", "6.1", "6.12", "6.18", "7.2")
-DEFAULT_RULES: Final = "6.12"
+    make = PRESETS.get(name)
+    return None if make is None else make()

@@ -11,10 +11,24 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from blktwin.block.bio import REQ_OP_DISCARD, REQ_OP_READ
+
 STAT_READ: Final = 0
 STAT_WRITE: Final = 1
 STAT_DISCARD: Final = 2
 STAT_FLUSH: Final = 3
+
+
+def stat_group(op: i64) -> i64:
+    """Return the row that counts an operation; an empty flush counts as a write of no sectors.
+
+    Kernel: op_stat_group(), include/linux/blk_types.h, v6.12.
+    """
+    if op == REQ_OP_READ:
+        return STAT_READ
+    if op == REQ_OP_DISCARD:
+        return STAT_DISCARD
+    return STAT_WRITE
 
 
 class DiskStats:
@@ -43,6 +57,18 @@ class DiskStats:
         self.in_flight -= 1
         if self.in_flight == 0:
             self.io_ns += now_ns - self.busy_since_ns
+
+    def merged(self) -> None:
+        """Count a request out that went into its neighbour."""
+        self.in_flight -= 1
+
+    def flushed(self, start_ns: i64, now_ns: i64) -> None:
+        """Count a flush of the device's cache, which is never in flight here: the requests that it serves are.
+
+        Kernel: blk_account_io_flush(), block/blk-flush.c, v6.12.
+        """
+        self.ios[STAT_FLUSH] += 1
+        self.ticks_ns[STAT_FLUSH] += now_ns - start_ns
 
     def busy_ns(self, now_ns: i64) -> i64:
         """Return the time with at least one request in flight, up to now."""

@@ -1,7 +1,7 @@
-"""From bio to request: checks, split, merge, tag, plug; and the plug's flush.
+"""From bio to request: checks, split, merge, tag, and on to the plug, an insertion or the driver.
 
-A submission may sleep for a tag: submit_bio() then returns False, the task is blocked with the bio at the head of its list,
-and resume_submission() goes on when the task runs again. Nobody else may submit for that task meanwhile.
+A submission may sleep for a tag: submit_bio() then returns False, the task is blocked with the bio at the head of its
+list, and resume_submission() goes on when the task runs again. Nobody else may submit for that task meanwhile.
 Kernel: block/blk-core.c and blk_mq_submit_bio() in block/blk-mq.c, v6.12.
 """
 
@@ -11,35 +11,50 @@ from mypy_extensions import i64
 
 from blktwin.block.bio import (
     BLK_STS_AGAIN,
-    BLK_STS_DEV_RESOURCE,
     BLK_STS_IOERR,
+    BLK_STS_NOTSUPP,
     BLK_STS_OK,
-    BLK_STS_RESOURCE,
     REQ_FUA,
+    REQ_NOMERGE,
     REQ_NOWAIT,
+    REQ_OP_DISCARD,
+    REQ_OP_READ,
+    REQ_OP_WRITE,
+    REQ_OP_WRITE_ZEROES,
     REQ_PREFLUSH,
     Bio,
     SplitBio,
 )
-from blktwin.block.limits import segments_of
-from blktwin.block.machine import Machine, Task
+from blktwin.block.ioprio import IOPRIO_CLASS_SHIFT
+from blktwin.block.issue import try_issue_directly
+from blktwin.block.limits import segments_of_op
+from blktwin.block.machine import Task
 from blktwin.block.merge import bio_is_mergeable, ctx_merge, plug_merge
-from blktwin.block.plug import Plug
 from blktwin.block.queue import RequestQueue
-from blktwin.block.request import RQF_USE_SCHED, Request, RequestList
+from blktwin.block.request import RQF_USE_SCHED, Request
+from blktwin.block.unplug import about_to_sleep, add_to_plug, finish_plug, flush_plug, start_plug
+
+__all__ = ["about_to_sleep", "finish_plug", "resume_submission", "start_plug", "submit_bio"]
 
 
 def submit_bio(q: RequestQueue, bio: Bio) -> bool:
     """Submit bio to q for the running task; False means that the task sleeps (see the module's head).
 
-    Kernel: submit_bio_noacct(), block/blk-core.c, v6.12.
+    A bio without an I/O priority or a cgroup gets those of the task.
+    Kernel: submit_bio(), submit_bio_noacct() and bio_set_ioprio(), block/blk-core.c, v6.12.
     """
     task = q.machine.current
     bio.owner = q
     bio.next = None
-    end = bio.sector + bio.nr_sectors
-    if end > q.capacity_sectors or bio.sector < 0:
+    if bio.ioprio >> IOPRIO_CLASS_SHIFT == 0:
+        bio.ioprio = task.ioprio
+    if bio.cgroup is None:
+        bio.cgroup = task.cgroup
+    nr_sectors = bio.nr_sectors
+    if nr_sectors > 0 and (bio.sector < 0 or bio.sector > q.capacity_sectors - nr_sectors):
         bio.endio(BLK_STS_IOERR)
+        return True
+    if (bio.op > REQ_OP_WRITE or bio.flags & (REQ_PREFLUSH | REQ_FUA)) and is_ended_early(q, bio):
         return True
     q.nr_submitted += 1
     q.trace.bio_queue(bio)
@@ -53,6 +68,34 @@ def submit_bio(q: RequestQueue, bio: Bio) -> bool:
         task.is_submitting = False
         return True
     return resume_submission(task)
+
+
+def is_ended_early(q: RequestQueue, bio: Bio) -> bool:
+    """End a bio that this device cannot do, or need not; a device without a volatile cache sees no flush flags.
+
+    Kernel: submit_bio_noacct(), block/blk-core.c, v6.12.
+    """
+    op = bio.op
+    status: i64 = BLK_STS_NOTSUPP
+    if bio.flags & (REQ_PREFLUSH | REQ_FUA):
+        if op != REQ_OP_WRITE:
+            bio.endio(BLK_STS_IOERR)
+            return True
+        if q.limits.has_write_cache:
+            return False
+        bio.flags &= ~(REQ_PREFLUSH | REQ_FUA)
+        if bio.nr_sectors > 0:
+            return False
+        status = BLK_STS_OK
+    elif op == REQ_OP_READ or op == REQ_OP_WRITE:
+        return False
+    elif op == REQ_OP_DISCARD:
+        if q.limits.max_discard_sectors > 0:
+            return False
+    elif op == REQ_OP_WRITE_ZEROES and q.limits.max_write_zeroes_sectors > 0:
+        return False
+    bio.endio(status)
+    return True
 
 
 def append_pending(task: Task, bio: Bio) -> None:
@@ -85,13 +128,18 @@ def resume_submission(task: Task) -> bool:
 
 
 def submit_one(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bool:
-    """Bring one bio to a request or a merge; with the rules' on-stack plug around it."""
+    """Bring one bio to a request or a merge; with the rules' on-stack plug around it.
+
+    Kernel: __submit_bio(), block/blk-core.c, v6.12.
+    """
     if task.plug is not None or not q.rules.submit_on_stack_plug:
         return mq_submit_bio(q, bio, task, is_resumed)
-    plug = Plug()
+    plug = task.stack_plug
+    plug.reset()
     task.plug = plug
     is_done = mq_submit_bio(q, bio, task, is_resumed)
-    flush_plug(q.machine, task, not is_done)
+    if plug.mq_list.count > 0:
+        flush_plug(q.machine, task, False)
     task.plug = None
     return is_done
 
@@ -101,19 +149,20 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
 
     Kernel: blk_mq_submit_bio(), block/blk-mq.c, v6.12.
     """
-    block = q.limits.logical_block_bytes >> 9
-    if block > 1 and (bio.sector % block != 0 or bio.nr_sectors % block != 0):
-        bio.endio(BLK_STS_IOERR)
-        return True
-    room = q.limits.prefix_sectors(bio.op, bio.nr_sectors)
-    if room < bio.nr_sectors:
-        if bio.flags & REQ_NOWAIT:
-            bio.endio(BLK_STS_AGAIN)
+    if not is_resumed:
+        limits = q.limits
+        if (bio.sector | bio.nr_sectors) & ((limits.logical_block_bytes >> 9) - 1):
+            bio.endio(BLK_STS_IOERR)
             return True
-        bio = split_bio(q, bio, room, task)
-    if not is_resumed and q.nomerges < 2 and bio_is_mergeable(bio) and try_merge(q, bio, task):
-        return True
-    rq = get_request(q, bio, task)
+        room = limits.prefix_sectors(bio.op, bio.sector, bio.nr_sectors)
+        if room < bio.nr_sectors:
+            if bio.flags & REQ_NOWAIT and (bio.op == REQ_OP_READ or bio.op == REQ_OP_WRITE):
+                bio.endio(BLK_STS_AGAIN)
+                return True
+            bio = split_bio(q, bio, room, task)
+        if q.nomerges < 2 and bio_is_mergeable(bio) and try_bio_merge(q, bio, task):
+            return True
+    rq = get_request(q, bio, task, is_resumed)
     if rq is None:
         if bio.flags & REQ_NOWAIT:
             bio.endio(BLK_STS_AGAIN)
@@ -125,46 +174,40 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
     q.trace.getrq(bio)
     rq.init_from_bio(bio)
     q.stats.start(rq.start_ns)
-    if rq.rq_flags & RQF_USE_SCHED:
-        elevator = q.elevator
-        assert elevator is not None
-        elevator.prepare_request(rq)
     if bio.flags & (REQ_PREFLUSH | REQ_FUA):
         fq = rq.hctx.fq
         assert fq is not None
         if fq.insert(rq):
             return True
-    place_request(q, rq, task)
-    return True
-
-
-def place_request(q: RequestQueue, rq: Request, task: Task) -> None:
-    """Plug rq, insert it and let kblockd run, or issue it right here."""
     plug = task.plug
     if plug is not None:
         add_to_plug(q, plug, rq, task)
-        return
+    else:
+        place_request(q, rq)
+    return True
+
+
+def place_request(q: RequestQueue, rq: Request) -> None:
+    """Insert a request that has no plug to go to and let kblockd run, or issue it right here."""
     hctx = rq.hctx
-    if rq.rq_flags & RQF_USE_SCHED or (
-        hctx.dispatch_busy > 0 and (len(q.hctxs) == 1 or not rq.is_sync())
-    ):
+    if rq.rq_flags & RQF_USE_SCHED or (hctx.dispatch_busy > 0 and (len(q.hctxs) == 1 or not rq.is_sync())):
         q.insert_request(rq, False)
         q.run_hw_queue(hctx, True)
     else:
-        try_issue_directly(q, rq, True)
+        try_issue_directly(q, rq)
 
 
 def split_bio(q: RequestQueue, bio: Bio, room: i64, task: Task) -> Bio:
-    """Cut the first `room` sectors off bio and return them; the rest goes to the head of the pending list.
+    """Cut the first `room` sectors off bio and return them, never to be merged; the rest is the task's next bio.
 
-    Kernel: bio_split() as used by bio_submit_split(), block/blk-merge.c, v6.12.
+    Kernel: bio_submit_split(), block/blk-merge.c, v6.12.
     """
     front = SplitBio()
     front.op = bio.op
-    front.flags = bio.flags
+    front.flags = bio.flags | REQ_NOMERGE
     front.sector = bio.sector
     front.nr_sectors = room
-    front.nr_segments = segments_of(room)
+    front.nr_segments = segments_of_op(bio.op, room)
     front.ioprio = bio.ioprio
     front.cgroup = bio.cgroup
     front.owner = q
@@ -172,19 +215,17 @@ def split_bio(q: RequestQueue, bio: Bio, room: i64, task: Task) -> Bio:
     bio.remaining += 1
     bio.sector += room
     bio.nr_sectors -= room
-    bio.nr_segments = segments_of(bio.nr_sectors)
-    # The second and later parts never carry the preflush again.
-    bio.flags &= ~REQ_PREFLUSH
+    bio.nr_segments = segments_of_op(bio.op, bio.nr_sectors)
     q.trace.split(front, bio.sector)
     bio.next = task.bio_list
     task.bio_list = bio
     return front
 
 
-def try_merge(q: RequestQueue, bio: Bio, task: Task) -> bool:
+def try_bio_merge(q: RequestQueue, bio: Bio, task: Task) -> bool:
     """Try the plug, then the elevator or this CPU's software queue.
 
-    Kernel: blk_mq_attempt_bio_merge(), block/blk-mq.c, v6.12.
+    Kernel: blk_mq_attempt_bio_merge() and blk_mq_sched_bio_merge(), block/blk-mq.c and blk-mq-sched.c, v6.12.
     """
     plug = task.plug
     if plug is not None and plug.mq_list.count > 0 and plug_merge(q, plug, bio):
@@ -192,18 +233,30 @@ def try_merge(q: RequestQueue, bio: Bio, task: Task) -> bool:
     elevator = q.elevator
     if elevator is not None:
         return elevator.bio_merge(bio)
-    return ctx_merge(q, q.ctx_of_cpu[task.cpu], bio)
+    ctx = q.ctx_of_cpu[task.cpu]
+    return ctx.rq_list.count > 0 and ctx_merge(q, ctx, bio)
 
 
-def get_request(q: RequestQueue, bio: Bio, task: Task) -> Request | None:
+def get_request(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> Request | None:
     """Allocate a request; without a free tag run the queue once, look again, and go to sleep.
 
     Kernel: blk_mq_get_tag(), block/blk-mq-tag.c, v6.12.
     """
-    rq = q.try_get_request(bio, task)
-    if rq is not None or bio.flags & REQ_NOWAIT:
-        return rq
     hctx = q.hctx_of_cpu[task.cpu]
+    tags = hctx.tags if hctx.sched_tags is None else hctx.sched_tags
+    if is_resumed:
+        waiter = task.tag_waiter
+        assert waiter is not None, "a task goes on that never waited for a tag"
+        before = waiter.tags
+        assert before is not None
+        before.finish_wait(waiter)
+        if before is not tags:
+            # It has moved to a CPU of another queue: the wake-up belongs to those who still wait there.
+            before.count_freed()
+    else:
+        rq = q.try_get_request(bio, task)
+        if rq is not None or bio.flags & REQ_NOWAIT:
+            return rq
     q.run_hw_queue(hctx, False)
     rq = q.try_get_request(bio, task)
     if rq is not None:
@@ -214,172 +267,5 @@ def get_request(q: RequestQueue, bio: Bio, task: Task) -> Request | None:
     rq = q.try_get_request(bio, task)
     if rq is not None:
         return rq
-    tags = hctx.tags if hctx.sched_tags is None else hctx.sched_tags
     tags.wait(task)
     return None
-
-
-def add_to_plug(q: RequestQueue, plug: Plug, rq: Request, task: Task) -> None:
-    """Put rq on the plug, flushing it first when a threshold is reached.
-
-    Kernel: blk_add_rq_to_plug(), block/blk-mq.c, v6.12.
-    """
-    rules = q.rules
-    oldest_first = rules.plug_is_fifo and rules.plug_max_requests > 16
-    if plug.mq_list.count == 0:
-        q.trace.plug(task)
-    elif plug.is_full(rq, rules.plug_max_requests, oldest_first):
-        flush_plug(q.machine, task, False)
-        q.trace.plug(task)
-    plug.add(rq, rules.plug_is_fifo)
-
-
-def flush_plug(machine: Machine, task: Task, from_schedule: bool) -> None:
-    """Hand over everything on the task's plug; from_schedule: because the task goes to sleep.
-
-    Kernel: blk_mq_flush_plug_list(), block/blk-mq.c, v6.12.
-    """
-    plug = task.plug
-    if plug is None:
-        return
-    plug.cached_now_ns = 0
-    # Requests that come while this list is worked on belong to the next flush.
-    batch = RequestList()
-    batch.take_all(plug.mq_list)
-    first = batch.head
-    if first is None:
-        return
-    multiple = plug.multiple_queues
-    elevator = plug.has_elevator
-    plug.multiple_queues = False
-    plug.has_elevator = False
-    if not elevator and not from_schedule:
-        if not multiple:
-            machine.trace.unplug(task, batch.count, True)
-            issue_list(first.q, batch)
-            return
-        if first.q.rules.plug_detaches_per_queue:
-            machine.trace.unplug(task, batch.count, True)
-            while batch.count > 0:
-                head = batch.head
-                assert head is not None
-                issue_list(head.q, take_queue(batch, head.q))
-            return
-    while batch.count > 0:
-        head = batch.head
-        assert head is not None
-        dispatch_plugged(machine, task, take_group(batch, head), from_schedule)
-
-
-def take_queue(batch: RequestList, q: RequestQueue) -> RequestList:
-    """Take the requests of one queue out of batch, in order."""
-    mine = RequestList()
-    others = RequestList()
-    rq = batch.pop()
-    while rq is not None:
-        if rq.q is q:
-            mine.append(rq)
-        else:
-            others.append(rq)
-        rq = batch.pop()
-    batch.take_all(others)
-    return mine
-
-
-def take_group(batch: RequestList, first: Request) -> RequestList:
-    """Take the requests that share first's hardware and software queue out of batch, in order."""
-    mine = RequestList()
-    others = RequestList()
-    rq = batch.pop()
-    while rq is not None:
-        if rq.hctx is first.hctx and rq.ctx is first.ctx:
-            mine.append(rq)
-        else:
-            others.append(rq)
-        rq = batch.pop()
-    batch.take_all(others)
-    return mine
-
-
-def dispatch_plugged(machine: Machine, task: Task, group: RequestList, from_schedule: bool) -> None:
-    """Insert one group of plugged requests and run its queue; through kblockd when the task goes to sleep.
-
-    Kernel: blk_mq_dispatch_plug_list(), block/blk-mq.c, v6.12.
-    """
-    first = group.head
-    assert first is not None
-    q = first.q
-    hctx = first.hctx
-    machine.trace.unplug(task, group.count, not from_schedule)
-    if q.elevator is None and hctx.dispatch_busy == 0 and not from_schedule:
-        issue_list(q, group)
-        return
-    rq = group.pop()
-    while rq is not None:
-        q.insert_request(rq, False)
-        rq = group.pop()
-    q.run_hw_queue(hctx, from_schedule)
-
-
-def issue_list(q: RequestQueue, batch: RequestList) -> None:
-    """Issue a list of one queue straight to the driver.
-
-    Kernel: blk_mq_issue_direct(), block/blk-mq.c, v6.12.
-    """
-    rq = batch.pop()
-    while rq is not None:
-        try_issue_directly(q, rq, batch.count == 0)
-        rq = batch.pop()
-
-
-def try_issue_directly(q: RequestQueue, rq: Request, last: bool) -> None:
-    """Give rq to the driver now; if that cannot be, insert it and run the queue.
-
-    Kernel: blk_mq_try_issue_directly(), block/blk-mq.c, v6.12.
-    """
-    hctx = rq.hctx
-    if hctx.is_stopped or rq.rq_flags & RQF_USE_SCHED:
-        q.insert_request(rq, False)
-        q.run_hw_queue(hctx, False)
-        return
-    result = q.driver.queue_rq(rq, last)
-    if result == BLK_STS_OK:
-        hctx.update_dispatch_busy(False)
-    elif result == BLK_STS_RESOURCE or result == BLK_STS_DEV_RESOURCE:
-        hctx.update_dispatch_busy(True)
-        q.undo_start(rq)
-        q.bypass_insert(rq, False)
-        q.run_hw_queue(hctx, False)
-    else:
-        hctx.update_dispatch_busy(False)
-        q.end_request(rq, result)
-
-
-def start_plug(task: Task, plug: Plug) -> bool:
-    """Give the task a plug unless it has one; True if this one counts.
-
-    Kernel: blk_start_plug(), block/blk-core.c, v6.12.
-    """
-    if task.plug is not None:
-        return False
-    plug.reset()
-    task.plug = plug
-    return True
-
-
-def finish_plug(machine: Machine, task: Task) -> None:
-    """Flush and drop the task's plug.
-
-    Kernel: blk_finish_plug(), block/blk-core.c, v6.12.
-    """
-    flush_plug(machine, task, False)
-    task.plug = None
-
-
-def about_to_sleep(machine: Machine, task: Task) -> None:
-    """Flush what a task has plugged because it goes to sleep.
-
-    Kernel: sched_submit_work(), kernel/sched/core.c, v6.12.
-    """
-    if task.plug is not None:
-        flush_plug(machine, task, True)

@@ -2,7 +2,8 @@
 
 Waiters stand in 8 queues, are woken in batches, round robin, and must then take a tag like anyone else.
 Kernel: struct sbitmap_queue, lib/sbitmap.c; blk_mq_get_tag(), block/blk-mq-tag.c, v6.12.
-Differs: free tags are a stack; the kernel scans a bitmap from a per-CPU hint.
+Differs: free tags are a stack, where the kernel scans words of a bitmap; a shallow depth counts the tags in use, where
+the kernel looks at the first so many bits of each word.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ SBQ_WAKE_BATCH: Final = 8
 
 
 class TagWaiter:
-    """A task asleep for a tag; a link of one wait queue."""
+    """A task's place in a wait queue; made once per task."""
 
     def __init__(self, task: Task) -> None:
         self.task: Task = task
         self.next: TagWaiter | None = None
+        self.tags: Tags | None = None
+        """Where it waits, or was woken last."""
+        self.queue: WaitQueue | None = None
+        """The wait queue that it stands in; None when it was woken."""
 
 
 class WaitQueue:
@@ -45,12 +50,20 @@ class Tags:
         self.free: vec[i64] = vec[i64](list(range(depth - 1, -1, -1)))
         self.nr_free: i64 = depth
         self.is_busy: vec[i64] = vec[i64]([0] * depth)
-        self.wake_batch: i64 = max(1, min(SBQ_WAKE_BATCH, depth // SBQ_WAIT_QUEUES))
+        self.wake_batch: i64 = 1
         self.wait_queues: list[WaitQueue] = [WaitQueue() for _ in range(SBQ_WAIT_QUEUES)]
         self.nr_waiting: i64 = 0
         self.wait_index: i64 = 0
         self.wake_index: i64 = 0
         self.freed_since_wake: i64 = 0
+        self.set_min_shallow_depth(depth)
+
+    def set_min_shallow_depth(self, depth: int) -> None:
+        """Prepare for get() with shallow depths down to this: wake no more at once than will ever come free together.
+
+        Kernel: sbitmap_queue_min_shallow_depth(), lib/sbitmap.c, v6.12.
+        """
+        self.wake_batch = max(1, min(SBQ_WAKE_BATCH, min(int(self.depth), depth) // SBQ_WAIT_QUEUES))
 
     def in_use(self) -> i64:
         """Return how many tags are taken."""
@@ -74,22 +87,55 @@ class Tags:
         self.free[self.nr_free] = tag
         self.nr_free += 1
         if self.nr_waiting > 0:
-            self.freed_since_wake += 1
-            if self.freed_since_wake >= self.wake_batch:
-                self.freed_since_wake -= self.wake_batch
-                self.wake_up(self.wake_batch)
+            self.count_freed()
+
+    def count_freed(self) -> None:
+        """Count one tag that came back while tasks wait; a full batch of them wakes as many tasks.
+
+        Kernel: sbitmap_queue_wake_up(), lib/sbitmap.c, v6.12.
+        """
+        self.freed_since_wake += 1
+        if self.freed_since_wake >= self.wake_batch:
+            self.freed_since_wake -= self.wake_batch
+            self.wake_up(self.wake_batch)
 
     def wait(self, task: Task) -> None:
-        """Put task to sleep in the next wait queue."""
+        """Put task, which goes to sleep, last in the next wait queue."""
+        waiter = task.tag_waiter
+        if waiter is None:
+            waiter = TagWaiter(task)
+            task.tag_waiter = waiter
+        waiter.tags = self
+        waiter.next = None
         queue = self.wait_queues[self.wait_index]
         self.wait_index = (self.wait_index + 1) & (SBQ_WAIT_QUEUES - 1)
-        waiter = TagWaiter(task)
         if queue.tail is None:
             queue.head = waiter
         else:
             queue.tail.next = waiter
         queue.tail = waiter
+        waiter.queue = queue
         self.nr_waiting += 1
+
+    def finish_wait(self, waiter: TagWaiter) -> None:
+        """Take a waiter out that was woken by something else than a tag."""
+        queue = waiter.queue
+        if queue is None:
+            return
+        before: TagWaiter | None = None
+        at = queue.head
+        while at is not waiter:
+            assert at is not None, "a waiter is not in its queue"
+            before = at
+            at = at.next
+        if before is None:
+            queue.head = waiter.next
+        else:
+            before.next = waiter.next
+        if queue.tail is waiter:
+            queue.tail = before
+        waiter.queue = None
+        self.nr_waiting -= 1
 
     def wake_up(self, nr: i64) -> None:
         """Wake nr waiters, taking the wait queues in turn."""
@@ -103,6 +149,7 @@ class Tags:
                 queue.head = waiter.next
                 if queue.head is None:
                     queue.tail = None
+                waiter.queue = None
                 self.nr_waiting -= 1
                 nr -= 1
                 self.machine.wake_task(waiter.task)

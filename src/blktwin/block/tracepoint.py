@@ -1,6 +1,7 @@
 """The block tracepoints, named and placed as the kernel's; the base class ignores them all.
 
-A machine installs a subclass that charges CPU costs, records rows, or both. blktrace's letter stands first in each docstring.
+A machine installs a subclass that charges CPU costs, records rows, or both. blktrace's letter stands first in each
+docstring.
 Kernel: include/trace/events/block.h, v6.12.
 """
 

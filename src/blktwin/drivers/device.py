@@ -15,4 +15,4 @@ class Device:
 
     @abstractmethod
     def submit(self, rq: Request) -> i64:
-        """Take a started request: BLK_STS_OK, or BLK_STS_DEV_RESOURCE to be asked again. Never completes inline."""
+        """Take a started request: BLK_STS_OK, or BLK_STS_RESOURCE to be asked again. Never completes inline."""

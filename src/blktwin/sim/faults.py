@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from blktwin.block.bio import BLK_STS_DEV_RESOURCE, BLK_STS_IOERR, BLK_STS_OK
+from blktwin.block.bio import BLK_STS_IOERR, BLK_STS_OK, BLK_STS_RESOURCE
 from blktwin.rng import Rng
 
 FAULT_STREAM: Final = 7_001
@@ -29,7 +29,7 @@ class Faults:
         self.rng: Rng = Rng(seed, FAULT_STREAM)
         self.io_error_ppm: i64 = rates.get("io_error_ppm", 0)
         self.refuse_ppm: i64 = rates.get("refuse_ppm", 0)
-        """The driver answers "busy, again later"."""
+        """The driver answers "no memory, again later"."""
         self.slow_io_ppm: i64 = rates.get("slow_io_ppm", 0)
         self.slow_io_ns: i64 = rates.get("slow_io_ns", 0)
         self.late_timer_ppm: i64 = rates.get("late_timer_ppm", 0)
@@ -44,7 +44,7 @@ class Faults:
 
     def queue_status(self) -> i64:
         """Return what the driver answers to a new request."""
-        return BLK_STS_DEV_RESOURCE if self.hits(self.refuse_ppm) else BLK_STS_OK
+        return BLK_STS_RESOURCE if self.hits(self.refuse_ppm) else BLK_STS_OK
 
     def io_status(self) -> i64:
         """Return the status of one I/O."""
