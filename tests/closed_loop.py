@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 from blktwin.block.bio import BLK_STS_OK, REQ_OP_READ, REQ_OP_WRITE, REQ_PREFLUSH, REQ_SYNC, Bio
@@ -15,8 +16,10 @@ from blktwin.drivers.hardware import HardwareDriver
 from blktwin.rng import Rng
 from blktwin.sim.costs import Costs
 from blktwin.sim.devices.build import build_device
+from blktwin.sim.devices.profiles import builtin_profiles
 from blktwin.sim.devices.spec import parse_device
 from blktwin.sim.faults import Faults
+from blktwin.sim.hosts import get_host
 from blktwin.sim.machine import SimMachine
 from blktwin.sim.trace import CostTrace
 
@@ -191,3 +194,20 @@ def write(sector: int, nr_sectors: int = 8, flags: int = 0) -> Io:
 def flush() -> Io:
     """One flush without data, as fsync sends it."""
     return REQ_OP_WRITE, REQ_SYNC | REQ_PREFLUSH, 0, 0
+
+
+def main() -> None:
+    """Print what every profile does under load and faults, one digest a line (a parity test compares two builds)."""
+    faults = {"io_error_ppm": 10_000, "refuse_ppm": 10_000, "slow_io_ppm": 10_000, "slow_io_ns": 77_777}
+    for profile in builtin_profiles():
+        world = World(f"/dev/nvme0n1={profile}", cpus=4, costs=get_host().cost_table(), seed=11, faults=dict(faults))
+        for at in range(6):
+            world.job(random_io(at, at % 2, 8 << at % 3, 300), 3, at % 4, at * 1000)
+        world.run()
+        world.check_conservation()
+        ends = [(done.number, done.issued_ns, done.done_ns, done.status) for job in world.jobs for done in job.done]
+        print(profile, hashlib.sha256(repr(ends).encode()).hexdigest())
+
+
+if __name__ == "__main__":
+    main()
