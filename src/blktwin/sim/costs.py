@@ -20,6 +20,7 @@ COST_NAMES: Final = (
     "merge",
     "plug",
     "insert",
+    "elevator",
     "issue",
     "irq",
     "idle_exit",
@@ -29,6 +30,7 @@ COST_NAMES: Final = (
     "queue_work",
     "work",
     "switch",
+    "sleep",
     "cgroup_level",
     "timer",
 )
@@ -54,7 +56,9 @@ class Costs:
         self.plug_ns: i64 = 0
         """Per plug: start and flush."""
         self.insert_ns: i64 = 0
-        """Elevator or software queue: insert and take out."""
+        """Put into a software queue or elevator, and take out."""
+        self.elevator_ns: i64 = 0
+        """What an elevator adds to that: sort, merge lookup, choice."""
         self.issue_ns: i64 = 0
         """The driver's queue_rq."""
         self.irq_ns: i64 = 0
@@ -69,7 +73,9 @@ class Costs:
         self.work_ns: i64 = 0
         """A worker's own overhead per work item."""
         self.switch_ns: i64 = 0
-        """Schedule: put the last task, pick and switch to the next."""
+        """Pick the next task and switch to it."""
+        self.sleep_ns: i64 = 0
+        """Go to sleep: take the task off its run queue. On an idle CPU it overlaps with the device's time."""
         self.cgroup_level_ns: i64 = 0
         """Added to a switch per level of the task's cgroup below the root."""
         self.timer_ns: i64 = 0

@@ -134,6 +134,8 @@ class Cpu(Event):
         machine.current = self.idle_task
         task.nr_switches += 1
         end = machine.local_ns
+        if not task.is_queued:
+            end += machine.costs.sleep_ns
         self.busy_ns += end - start
         self.free_at_ns = end
         self.look_again()

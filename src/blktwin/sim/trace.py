@@ -85,7 +85,8 @@ class CostTrace(Tracepoints):
 
     def rq_insert(self, rq: Request) -> None:
         """Charge the stay in an elevator or software queue."""
-        self.spend(self.costs.insert_ns)
+        costs = self.costs
+        self.spend(costs.insert_ns if rq.q.elevator is None else costs.insert_ns + costs.elevator_ns)
 
     def rq_issue(self, rq: Request) -> None:
         """Charge the driver's queue_rq."""
