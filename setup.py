@@ -29,6 +29,7 @@ COMPILED = (
     "blktwin/block/**/*.py",
     "blktwin/drivers/**/*.py",
     "blktwin/sim/**/*.py",
+    "blktwin/fio/ddir.py",
     "blktwin/fio/hist.py",
     "blktwin/fio/stats.py",
     "blktwin/fio/job.py",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from blktwin.fio.ddir import READ, SYNC, WRITE
 from blktwin.fio.output import render
 from blktwin.fio.results import DiskUtil, JobResult, RunResult
-from blktwin.fio.spec import READ, WRITE, JobSpec
-from blktwin.fio.stats import SYNC, ThreadStat
+from blktwin.fio.spec import JobSpec
+from blktwin.fio.stats import ThreadStat
 
 MSEC = 1_000_000
 EPOCH_MS = 1_700_000_000_123

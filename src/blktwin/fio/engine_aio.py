@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from blktwin.block.machine import Task
 from blktwin.block.submit import about_to_sleep, finish_plug, resume_submission, start_plug
 from blktwin.block.syscalls import SYS_IO_GETEVENTS, SYS_IO_SUBMIT, SYS_IO_URING_ENTER
+from blktwin.fio.ddir import SYNC
 from blktwin.fio.engines import submit_unit
 from blktwin.fio.job import (
     PHASE_DONE,
@@ -26,7 +27,6 @@ from blktwin.fio.job import (
     IoThread,
 )
 from blktwin.fio.pattern import NEXT_END, NEXT_SYNC
-from blktwin.fio.stats import SYNC
 from blktwin.fio.unit import IoUnit
 
 PHASE_COMMIT: Final = 20

@@ -11,6 +11,7 @@ from blktwin.block.bio import BLK_STS_OK
 from blktwin.block.machine import Task
 from blktwin.block.submit import about_to_sleep, finish_plug, resume_submission, start_plug
 from blktwin.block.syscalls import SYS_PREAD, SYS_PWRITE
+from blktwin.fio.ddir import SYNC, WRITE
 from blktwin.fio.job import (
     PHASE_DONE,
     PHASE_DRAIN,
@@ -25,8 +26,6 @@ from blktwin.fio.job import (
     op_of,
 )
 from blktwin.fio.pattern import NEXT_END, NEXT_SYNC
-from blktwin.fio.spec import WRITE
-from blktwin.fio.stats import SYNC
 from blktwin.fio.unit import IoUnit
 
 PHASE_O_SYNC: Final = 20
@@ -47,7 +46,8 @@ def submit_unit(thread: IoThread, task: Task, unit: IoUnit) -> bool:
 class SyncThread(IoThread):
     """psync, pvsync2 and sync: one I/O at a time, the submitter waits for it.
 
-    Direct I/O reaches the block layer without a plug, but for writes under Rules.bdev_write_plug and for more than 1 MiB.
+    Direct I/O reaches the block layer without a plug, but for writes under Rules.bdev_write_plug and for more than
+    1 MiB.
     """
 
     unit: IoUnit

@@ -18,9 +18,10 @@ from blktwin.block.ioprio import effective, pack
 from blktwin.block.machine import Machine, Task, Timer
 from blktwin.block.plug import Plug
 from blktwin.block.syscalls import SYS_FSYNC
+from blktwin.fio.ddir import TRIM, WRITE
 from blktwin.fio.pattern import IoPattern
 from blktwin.fio.random_state import RAND_POISSON, FioRandom
-from blktwin.fio.spec import TRIM, WRITE, JobSpec
+from blktwin.fio.spec import JobSpec
 from blktwin.fio.stats import ThreadStat
 from blktwin.fio.unit import IoUnit
 

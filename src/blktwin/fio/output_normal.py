@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log10
 
+from blktwin.fio.ddir import WRITE
 from blktwin.fio.hist import LatencyStat
 from blktwin.fio.output_units import both_ways, date, latency_unit, percent_of_group, scaled, shares, version
 from blktwin.fio.results import DiskUtil, GroupLane, GroupRun, Lane, Report, RunResult, make_groups
-from blktwin.fio.spec import WRITE, JobSpec
+from blktwin.fio.spec import JobSpec
 from blktwin.fio.stats import LATENCY_EDGES
 
 LANE_NAMES = ("read", "write", "trim")

@@ -10,18 +10,19 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from blktwin.fio.ddir import READ, TRIM, WRITE
 from blktwin.fio.random_dist import Normal, Pareto, RankSource, Zipf
 from blktwin.fio.random_map import RandomMap
 from blktwin.fio.random_state import (
+    DEFAULT_SEED,
     RAND_BS_READ,
     RAND_MIX,
     RAND_SEQ,
-    DEFAULT_SEED,
     FioRandom,
     block_seed,
     thread_seeds,
 )
-from blktwin.fio.spec import READ, TRIM, WRITE, JobSpec
+from blktwin.fio.spec import JobSpec
 from blktwin.fio.unit import FioFile, IoUnit
 
 NEXT_END: Final = 0

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import sqrt
 
+from blktwin.fio.ddir import READ
 from blktwin.fio.hist import LatencyStat, RunningStat
-from blktwin.fio.spec import READ, JobSpec
+from blktwin.fio.spec import JobSpec
 from blktwin.fio.stats import DirectionStat, ThreadStat
 
 DIRECTIONS = 3

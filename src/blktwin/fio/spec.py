@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-READ, WRITE, TRIM = 0, 1, 2
+from blktwin.fio.ddir import READ, TRIM, WRITE
+
 Triple = tuple[int, int, int]
 
 
@@ -155,7 +156,11 @@ class JobSpec:
     def directions(self) -> tuple[bool, bool, bool]:
         """Say which of read, write and trim this job issues."""
         kind = self.rw.removeprefix("rand")
-        return (kind in ("read", "rw"), kind in ("write", "rw", "trimwrite"), kind in ("trim", "trimwrite"))
+        used = [False, False, False]
+        used[READ] = kind in ("read", "rw")
+        used[WRITE] = kind in ("write", "rw", "trimwrite")
+        used[TRIM] = kind in ("trim", "trimwrite")
+        return used[0], used[1], used[2]
 
     @property
     def is_random(self) -> bool:

@@ -11,11 +11,10 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from blktwin.fio.ddir import SYNC
 from blktwin.fio.hist import BIN_COUNT, LatencyStat, RunningStat, bin_index, bin_value
 from blktwin.fio.spec import JobSpec
 
-SYNC: Final = 3
-"""The fourth direction, after READ, WRITE and TRIM: fsync and fdatasync."""
 WINDOW_NS: Final = 500_000_000
 """fio's bwavgtime and iopsavgtime."""
 NEVER: Final = 9_223_372_036_854_775_807

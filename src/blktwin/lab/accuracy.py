@@ -1,4 +1,4 @@
-"""Prints docs/accuracy.md: the model against rows of real kernels, fitted rows and misses included (`make accuracy`)."""
+"""Prints docs/accuracy.md: the model against rows of real kernels, with fitted rows and misses (`make accuracy`)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ What the model says against what real kernels did. `make accuracy` prints this p
 
 ## none and mq-deadline on null_blk
 
-The kernels ran in a VM with one CPU in which one instruction takes one nanosecond, so that a run repeats exactly: eight psync
-4k random writers (`8w`, each starts 20 ms after the one before) or one (`1w`) on null_blk of 100 us and depth 64, in the root
-cgroup, in /a, or in /c1/c2 (`tests/data/truth/README.md`). The device leaves nothing to fit; the loaded rows are bound by
-the CPU. Three CPU numbers per kernel were fitted, on the rows {QD1_ROW} and {LOADED_ROW} only (`python -m blktwin.lab.fit`);
-the shape of the costs and the two numbers that all kernels share (elevator, cgroup_level) are in `sim/hosts.toml`.
-What differs between the kernels beyond that is `block/rules.py`: until 6.5 a write to a block device leaves its plug when the
-writer goes to sleep, so kblockd issues it, under none too; in 7.2 there is no plug, and only mq-deadline needs kblockd.
+The kernels ran in a VM with one CPU in which one instruction takes one nanosecond, so that a run repeats exactly:
+eight psync 4k random writers (`8w`, each starts 20 ms after the one before) or one (`1w`) on null_blk of 100 us and
+depth 64, in the root cgroup, in /a, or in /c1/c2 (`tests/data/truth/README.md`). The device leaves nothing to fit;
+the loaded rows are bound by the CPU. Three CPU numbers per kernel were fitted, on the rows {QD1_ROW} and
+{LOADED_ROW} only (`python -m blktwin.lab.fit`); the shape of the costs and the two numbers that all kernels share
+(elevator, cgroup_level) are in `sim/hosts.toml`. What differs between the kernels beyond that is `block/rules.py`:
+until 6.5 a write to a block device leaves its plug when the writer goes to sleep, so kblockd issues it, under none
+too; in 7.2 there is no plug, and only mq-deadline needs kblockd.
 """
 
 

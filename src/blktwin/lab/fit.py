@@ -1,8 +1,9 @@
 """Fits the CPU costs of the truth VMs: three numbers per kernel, from its two fitting rows only.
 
-user_io: the gap between a completion and the next issue (1/IOPS - latency of the QD1 row). scale: one factor on all costs of
-the path, so that the QD1 row's throughput comes out. sleep: what overlaps with the device at QD1 and does not under load, so
-that the loaded row's throughput comes out. `python -m blktwin.lab.fit` prints the hosts that sim/hosts.toml has.
+user_io: the gap between a completion and the next issue (1/IOPS - latency of the QD1 row). scale: one factor on all
+costs of the path, so that the QD1 row's throughput comes out. sleep: what overlaps with the device at QD1 and does
+not under load, so that the loaded row's throughput comes out. `python -m blktwin.lab.fit` prints the hosts that
+sim/hosts.toml has.
 """
 
 from __future__ import annotations

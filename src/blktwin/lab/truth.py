@@ -1,7 +1,7 @@
 """Rows measured on real kernels (tests/data/truth), and the same rows on the model.
 
-A row is SCHEDULER.CGROUP.JOBS: 8 psync random writers for 1 s, or one for 0.5 s, on null_blk of 100 us and depth 64, in a VM
-with one CPU. README.md there tells how they were taken.
+A row is SCHEDULER.CGROUP.JOBS: 8 psync random writers for 1 s, or one for 0.5 s, on null_blk of 100 us and depth
+64, in a VM with one CPU. README.md there tells how they were taken.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blktwin.fio import jobfile
+from blktwin.fio.ddir import WRITE
 from blktwin.fio.results import RunResult
-from blktwin.fio.spec import WRITE
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack, find_rules
 from blktwin.sim.devices.spec import parse_device

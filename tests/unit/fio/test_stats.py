@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from blktwin.fio.spec import READ, TRIM, WRITE, JobSpec
-from blktwin.fio.stats import LATENCY_EDGES, SYNC, ThreadStat
+from blktwin.fio.ddir import READ, SYNC, TRIM, WRITE
+from blktwin.fio.spec import JobSpec
+from blktwin.fio.stats import LATENCY_EDGES, ThreadStat
 
 MSEC = 1_000_000
 
