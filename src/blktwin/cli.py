@@ -18,8 +18,8 @@ from rich.console import Console
 
 import blktwin
 from blktwin.errors import BlktwinError, ConfigError, UsageError
-from blktwin.fio import jobfile, showcmd
-from blktwin.fio.cmdline import is_job_option, split_arguments
+from blktwin.fio import jobfile, options, showcmd
+from blktwin.fio.cmdline import is_job_option, split_arguments, takes_next_word
 from blktwin.fio.output import parse_formats, parse_terse_version, render
 from blktwin.fio.results import RunResult
 from blktwin.fio.spec import JobPlan
@@ -145,10 +145,10 @@ def part_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
         in_job = in_job or name == "name"
         is_ours = name in RUN_OPTIONS or name.removeprefix("no-") in RUN_OPTIONS
         if is_job_option(token) and (in_job or not is_ours):
-            words, rest = split_arguments([token, *tokens[at : at + 1]])
-            fios.extend(rest)
-            at += len(rest) - 1
-            del words
+            fios.append(token)
+            if takes_next_word(token) and at < len(tokens):
+                fios.append(tokens[at])
+                at += 1
         else:
             if not is_ours and not is_job_option(token):
                 raise unknown_option(token)
@@ -158,12 +158,10 @@ def part_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def unknown_option(token: str) -> UsageError:
     """Return the error for an option that neither we nor fio have."""
-    from blktwin.fio.options import nearest
-
     name = token.lstrip("-").partition("=")[0]
     hint = near(name, RUN_OPTIONS)
     if not hint:
-        close = nearest(name)
+        close = options.nearest(name)
         hint = f"; did you mean --{close}?" if close else ""
     return UsageError(f"no such option{hint}", key=token.partition("=")[0][:80])
 

@@ -11,6 +11,7 @@ from blktwin.fio.spec import JobSpec, RateLimit, Triple
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_USEC
 
 _DIRECTIONS = ("read", "write", "trim")
+SYNC_ENGINES = ("psync", "pvsync2", "sync")
 _SYNC = {"0": "none", "1": "sync"}
 _UNIFIED = {"0": "none", "1": "mixed", "2": "both"}
 
@@ -27,8 +28,11 @@ def check_engine(draft: Draft, section: Section, *, strict: bool) -> None:
     """Stop at engines that fio or blktwin does not have, and at buffered I/O."""
     engine = draft.engine()
     if engine in MODELLED_ENGINES:
-        if strict and engine != "null" and not draft.number("direct"):
-            message = "buffered I/O is not modelled yet (direct=0 is fio's default): add direct=1"
+        if strict and engine != "null" and not draft.number("direct") and not is_synced_write(draft):
+            message = (
+                "buffered I/O (direct=0 is fio's default) is modelled only for psync, pvsync2 and sync writers with "
+                "fsync= or fdatasync=: add direct=1"
+            )
             raise fail(draft, section, "direct" if "direct" in draft.given else "buffered", message)
         return
     names = " ".join(MODELLED_ENGINES)
@@ -38,6 +42,12 @@ def check_engine(draft: Draft, section: Section, *, strict: bool) -> None:
         raise fail(draft, section, "ioengine", f"fio has no engine {engine!r}{hint}")
     if strict:
         raise fail(draft, section, "ioengine", f"engine {engine} is not modelled: use one of {names}")
+
+
+def is_synced_write(draft: Draft) -> bool:
+    """Say whether a buffered job only writes, synchronously, and hands its dirty pages over by fsync."""
+    writes_only = draft.pattern[0] in ("write", "randwrite")
+    return writes_only and draft.engine() in SYNC_ENGINES and bool(draft.number("fsync") or draft.number("fdatasync"))
 
 
 def base_spec(draft: Draft, section: Section, notices: Notices) -> JobSpec:

@@ -30,15 +30,16 @@ def split_arguments(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
             paths.append(token)
             continue
         arguments.append(token)
-        if "=" not in token and _takes_value(token) and at < len(tokens):
+        if takes_next_word(token) and at < len(tokens):
             arguments.append(tokens[at])
             at += 1
     return paths, arguments
 
 
-def _takes_value(token: str) -> bool:
+def takes_next_word(token: str) -> bool:
+    """Say whether the word after this option is its value."""
     option = find(token.lstrip("-"))
-    return option is not None and option.takes_value
+    return "=" not in token and option is not None and option.takes_value
 
 
 def is_job_option(token: str) -> bool:

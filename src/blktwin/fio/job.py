@@ -116,9 +116,11 @@ class IoThread(Task):
         self.poisson: list[FioRandom] = [FioRandom(pattern.seeds[RAND_POISSON + d]) for d in range(3)]
         self.poisson_due_us: vec[i64] = vec[i64]([0, 0, 0])
         self.is_timed: bool = spec.time_based
+        self.has_io_size: bool = spec.io_size_bytes > 0 or spec.io_size_percent > 0
         self.is_sync_write: bool = spec.sync != "none"
         """Opened with O_SYNC or O_DSYNC."""
         self.has_think: bool = spec.thinktime_ns > 0
+        self.last_think_ns: i64 = 0
         self.think_by_issue: bool = spec.thinktime_blocks_type == "issue"
         self.error: i64 = 0
         self.set_limits()
@@ -131,6 +133,8 @@ class IoThread(Task):
             region += file.io_bytes
         self.pass_limit = region
         self.byte_limit = spec.io_size_bytes if spec.io_size_bytes > 0 else region
+        if spec.io_size_percent > 0:
+            self.byte_limit = region * spec.io_size_percent // 100
         for ddir in range(3):
             bps: i64 = spec.rate.bytes_per_s[ddir]
             if bps == 0:
@@ -150,6 +154,7 @@ class IoThread(Task):
         if spec.runtime_ns > 0:
             self.stop_ns = now + spec.ramp_time_ns + spec.runtime_ns
         self.rate_start_ns = now
+        self.last_think_ns = now
         if any(spec.rate.bytes_per_s_min) or any(spec.rate.iops_min):
             self.rate_check_ns = now + spec.rate.cycle_ns
         self.phase = PHASE_NEXT
@@ -176,7 +181,7 @@ class IoThread(Task):
             return False
         if self.machine.now_ns() >= self.stop_ns:
             return False
-        is_short = self.spec.io_size_bytes > 0 and self.this_bytes < self.byte_limit and self.nr_issued > 0
+        is_short = self.has_io_size and self.this_bytes < self.byte_limit and self.nr_issued > 0
         if not is_short:
             if self.loops_left <= 1 and not self.spec.time_based:
                 return False
@@ -284,15 +289,24 @@ class IoThread(Task):
             self.this_bytes += unit.nbytes
 
     def wants_think(self) -> bool:
-        """Say whether a pause is due after this I/O."""
+        """Say whether a pause is due after this I/O: by blocks, or by time since the last pause."""
+        spec = self.spec
+        if spec.thinktime_iotime_ns > 0:
+            if self.machine.now_ns() - self.last_think_ns >= spec.thinktime_iotime_ns:
+                return True
+            if spec.thinktime_blocks == 1:
+                return False
         blocks = self.nr_issued if self.think_by_issue else self.nr_completed
-        return blocks > 0 and blocks % self.spec.thinktime_blocks == 0
+        return blocks > 0 and blocks % spec.thinktime_blocks == 0
 
     def think(self) -> None:
         """Begin the pause: spin first, then sleep."""
         spec = self.spec
         spin = min(spec.thinktime_spin_ns, spec.thinktime_ns)
         until = self.machine.now_ns() + spec.thinktime_ns
+        self.last_think_ns = until
+        if spec.rate.ignore_thinktime:
+            self.rate_start_ns += spec.thinktime_ns
         if spin > 0:
             self.machine.spin(spin)
         self.sleep_until(until, PHASE_THINK)

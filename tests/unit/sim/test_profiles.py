@@ -54,7 +54,7 @@ def test_sata_ssd_keeps_case_26() -> None:
         ("/dev/nvme0n1=nvme-consumer", REQ_OP_WRITE, 50e3, 450e3),
         ("/dev/mmcblk0=emmc", REQ_OP_READ, 7.6e3, 11e3),
         ("/dev/mmcblk0=emmc", REQ_OP_WRITE, 7.6e3, 13e3),
-        ("/dev/nvme1n1=ebs", REQ_OP_WRITE, 3.9e3, 170e3),
+        ("/dev/nvme1n1=ebs", REQ_OP_WRITE, 3.9e3, 169e3),
         ("/dev/vda=virtual", REQ_OP_READ, 19.2e3, 89.2e3),
     ],
 )
