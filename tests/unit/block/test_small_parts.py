@@ -83,7 +83,8 @@ def test_fifo_list() -> None:
     assert fifo.count == 3
     for left in (c, d, b):
         fifo.remove(left)
-    assert (fifo.head, fifo.tail, fifo.count) == (None, None, 0)
+    assert fifo_order(fifo) == []
+    assert fifo.count == 0
 
 
 def test_sort_list() -> None:
