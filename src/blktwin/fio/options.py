@@ -64,7 +64,8 @@ manual and fio 3.33 differ, a job is read as fio 3.33 reads it. This page is mad
 | refused | stops the run: it makes no sense on a model, or belongs to an engine that is not modelled |
 
 An option that fio does not know is an error with file, line and the nearest name. Engines: `{engines}`; any other
-one stops the run. `direct=0` (fio's default) stops the run unless `ioengine=null`: buffered I/O comes later.
+one stops the run. `direct=0` (fio's default) stops the run, but for the null engine and for psync, pvsync2 and sync
+jobs that only write and have `fsync=` or `fdatasync=`: other buffered I/O comes later.
 
 ## Reading a job as fio 3.33 does, also where it surprises
 

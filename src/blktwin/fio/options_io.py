@@ -83,7 +83,7 @@ IO_OPTIONS: tuple[Option, ...] = (
     _o("fdatasync", "int", "0", M, "flush data after so many writes"),
     _o("write_barrier", "int", "0", L, "barrier writes come later: use fsync="),
     _o("sync_file_range", "str", "", L, "needs a page cache: use fsync="),
-    _o("direct", "bool", "0", M, "direct=1; buffered I/O comes later (any value with ioengine=null)"),
+    _o("direct", "bool", "0", M, "1; or 0 with ioengine=null or a psync writer that fsyncs"),
     _o("atomic", "bool", "0", L, "atomic writes come later: leave it out"),
     _o("buffered", "bool", "1", M, "the inverse of direct="),
     _o("overwrite", "bool", "0", N, "files exist already in the model: nothing is created, laid out or removed"),
