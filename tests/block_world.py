@@ -14,6 +14,7 @@ from blktwin.block.bio import (
     Bio,
 )
 from blktwin.block.cgroup import Cgroup, CgroupTree
+from blktwin.block.driver import Driver
 from blktwin.block.elevator import Elevator
 from blktwin.block.hctx import HardwareQueue
 from blktwin.block.limits import QueueLimits, segments_of_op
@@ -213,19 +214,19 @@ class HandDevice(Device):
         return answer
 
 
-class LastDriver(HardwareDriver):
+class LastDriver(Driver):
     """Notes `last` and commits."""
 
     def __init__(self, device: HandDevice) -> None:
-        super().__init__(device)
         self.has_commit_rqs = True
-        self.hand = device
+        self.device = device
         self.commits: list[int] = []
 
     def queue_rq(self, rq: Request, last: bool) -> int:
         """Note last."""
-        self.hand.is_last.append(last)
-        return super().queue_rq(rq, last)
+        self.device.is_last.append(last)
+        rq.q.start_request(rq)
+        return self.device.submit(rq)
 
     def commit_rqs(self, hctx: HardwareQueue) -> None:
         """Note the hardware queue."""
@@ -266,7 +267,7 @@ class World:
         self.machine = HandMachine(cpus, hz)
         self.trace = self.machine.letters
         self.device = HandDevice()
-        self.driver = LastDriver(self.device) if commits else HardwareDriver(self.device)
+        self.driver: LastDriver | HardwareDriver = LastDriver(self.device) if commits else HardwareDriver(self.device)
         self.limits = limits or QueueLimits()
         self.shape = (hw_queues, depth, nr_requests)
         self.nr_queues = 0
