@@ -49,6 +49,9 @@ class IoPattern:
         has = spec.directions()
         self.is_mixed: bool = has[READ] and has[WRITE]
         self.is_trimwrite: bool = has[TRIM] and has[WRITE]
+        self.has_one_ddir: bool = not self.is_mixed and not self.is_trimwrite
+        self.first_file: FioFile = files[0]
+        self.nr_files: i64 = len(files)
         self.single: i64 = READ if has[READ] else WRITE if has[WRITE] else TRIM
         self.is_random: bool = spec.is_random
         self.bs_min: vec[i64] = vec[i64](list(spec.bs_min))
@@ -84,6 +87,8 @@ class IoPattern:
         dist = spec.distribution[self.single]
         has_map = self.is_random and not spec.norandommap and dist.kind == "random" and not any(spec.blockalign)
         for file in self.files:
+            for ddir in range(3):
+                file.nr_starts[ddir] = self.last_block(file, ddir)
             nr_blocks = int(file.io_bytes // self.map_block)
             if has_map and nr_blocks > 0:
                 file.map = RandomMap(nr_blocks)
@@ -119,11 +124,11 @@ class IoPattern:
             if writes > 0 and writes % every == 0:
                 self.last_was_sync = True
                 return NEXT_SYNC
-        tries = len(self.files)
+        tries = self.nr_files
         while tries > 0:
             tries -= 1
-            file = self.pick_file()
-            ddir = self.next_ddir(file)
+            file = self.first_file if self.nr_files == 1 else self.pick_file()
+            ddir = self.single if self.has_one_ddir else self.next_ddir(file)
             if self.fill(unit, file, ddir):
                 self.issues[ddir] += 1
                 self.last_was_sync = False
@@ -141,8 +146,6 @@ class IoPattern:
         """Choose the direction."""
         if self.is_trimwrite:
             return TRIM if file.last_pos[WRITE] == file.last_pos[TRIM] else WRITE
-        if not self.is_mixed:
-            return self.single
         if self.issues[self.mix_ddir] >= self.mix_limit:
             drawn: i64 = READ if self.mix.percent() <= self.rwmix_read else WRITE
             if drawn != self.mix_ddir:
@@ -163,10 +166,10 @@ class IoPattern:
         if chart is not None and unit.is_random:
             block = self.map_block
             if nbytes == block:
-                if not chart.is_set(offset // block):
-                    chart.set(offset // block)
+                # The draw has found it clear.
+                chart.set(unit.block)
             else:
-                done = chart.set_run(offset // block, (nbytes + block - 1) // block)
+                done = chart.set_run(unit.block, (nbytes + block - 1) // block)
                 if done > 0 and done * block < nbytes:
                     nbytes = done * block
         unit.file = file
@@ -193,15 +196,15 @@ class IoPattern:
                 return self.seq_offset(file, ddir)
             if self.has_seq_share and self.seq[ddir].percent() > self.percent_random[ddir]:
                 offset = self.seq_offset(file, ddir)
-                return offset if offset >= 0 else self.random_offset(file, ddir)
+                return offset if offset >= 0 else self.random_offset(unit, file, ddir)
             unit.is_random = True
-            return self.random_offset(file, ddir)
+            return self.random_offset(unit, file, ddir)
         if self.is_identical:
             start = file.last_start[ddir]
             return start - file.offset_bytes if start >= 0 else 0
         offset = self.seq_offset(file, ddir)
         if offset < 0 and self.is_random:
-            return self.random_offset(file, ddir)
+            return self.random_offset(unit, file, ddir)
         return offset
 
     def seq_offset(self, file: FioFile, ddir: i64) -> i64:
@@ -218,7 +221,7 @@ class IoPattern:
                 offset = 0
         return offset
 
-    def random_offset(self, file: FioFile, ddir: i64) -> i64:
+    def random_offset(self, unit: IoUnit, file: FioFile, ddir: i64) -> i64:
         """Draw an offset; a done block yields to the next free one, a full map starts over in a timed job."""
         block = self.random_block(file, ddir)
         if block < 0 and self.wraps:
@@ -226,6 +229,7 @@ class IoPattern:
             block = self.random_block(file, ddir)
         if block < 0:
             return NO_OFFSET
+        unit.block = block
         return block * self.align[ddir]
 
     def random_block(self, file: FioFile, ddir: i64) -> i64:
@@ -233,7 +237,7 @@ class IoPattern:
         ranks = file.ranks
         if ranks is not None:
             return ranks.next_block()
-        last = self.last_block(file, ddir)
+        last = file.nr_starts[ddir]
         if last <= 0:
             return NO_OFFSET
         if self.is_zoned and self.spec.distribution[ddir].zones:
@@ -265,9 +269,9 @@ class IoPattern:
             if draw <= 0:
                 blocks = max(1, length // int(self.align[ddir]))
                 first = start // int(self.align[ddir])
-                return min(first + self.offsets.below(blocks), self.last_block(file, ddir) - 1)
+                return min(first + self.offsets.below(blocks), file.nr_starts[ddir] - 1)
             start += length
-        return self.offsets.below(self.last_block(file, ddir))
+        return self.offsets.below(file.nr_starts[ddir])
 
     # -- lengths
 

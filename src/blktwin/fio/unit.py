@@ -39,6 +39,8 @@ class FioFile:
         self.last_pos: vec[i64] = vec[i64]([offset_bytes] * 3)
         """Per direction, where the last I/O ended."""
         self.last_start: vec[i64] = vec[i64]([-1] * 3)
+        self.nr_starts: vec[i64] = vec[i64]([0] * 3)
+        """Per direction, how many aligned places an I/O can start at."""
         self.map: RandomMap | None = None
         self.ranks: RankSource | None = None
 
@@ -61,6 +63,8 @@ class IoUnit(Bio):
         self.ddir: i64 = 0
         self.offset: i64 = 0
         self.nbytes: i64 = 0
+        self.block: i64 = 0
+        """What a random draw gave."""
         self.started_ns: i64 = 0
         self.issued_ns: i64 = 0
         self.is_done: bool = False

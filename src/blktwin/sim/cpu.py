@@ -129,6 +129,7 @@ class Cpu(Event):
         task.cpu = self.index
         machine.current = task
         self.is_running = True
+        utime_ns = task.utime_ns
         task.run()
         self.is_running = False
         machine.current = self.idle_task
@@ -136,9 +137,11 @@ class Cpu(Event):
         end = machine.local_ns
         if not task.is_queued:
             end += machine.costs.sleep_ns
+        task.stime_ns += end - start - (task.utime_ns - utime_ns)
         self.busy_ns += end - start
         self.free_at_ns = end
-        self.look_again()
+        if self.nr_runnable > 0:
+            self.look_again()
 
 
 class SimWork(Event):

@@ -105,7 +105,6 @@ class SimMachine(Machine):
     def charge(self, ns: i64) -> None:
         """Spend CPU time of whoever runs now."""
         self.local_ns += ns
-        self.current.stime_ns += ns
 
     def charge_switch(self, task: Task) -> None:
         """Spend the switch to task; deeper cgroups cost more."""

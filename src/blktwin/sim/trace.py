@@ -18,83 +18,76 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CostTrace(Tracepoints):
-    """Moves the local clock at every step; bind() gives it its machine."""
+    """Moves the local clock at every step; bind() gives it its machine. Who runs is charged when it stops (cpu.py)."""
+
+    machine: SimMachine
 
     def __init__(self, costs: Costs) -> None:
         self.costs: Costs = costs
-        self.machine: SimMachine | None = None
 
     def bind(self, machine: SimMachine) -> None:
         """Take the machine whose clock moves."""
         self.machine = machine
 
-    def spend(self, ns: i64) -> None:
-        """Charge system time."""
-        machine = self.machine
-        assert machine is not None
-        machine.local_ns += ns
-        machine.current.stime_ns += ns
-
     def user_io(self, task: Task) -> None:
         """Charge fio's own work for one I/O, as user time."""
-        machine = self.machine
-        assert machine is not None
         ns = self.costs.user_io_ns
-        machine.local_ns += ns
+        self.machine.local_ns += ns
         task.utime_ns += ns
 
     def sys_enter(self, task: Task, call: int) -> None:
         """Charge the entry."""
-        self.spend(self.costs.sys_enter_ns)
+        self.machine.local_ns += self.costs.sys_enter_ns
 
     def sys_exit(self, task: Task, call: int, nr: int) -> None:
         """Charge the return."""
-        self.spend(self.costs.sys_exit_ns)
+        self.machine.local_ns += self.costs.sys_exit_ns
 
     def io_prep(self, task: Task) -> None:
         """Charge the file layer."""
-        self.spend(self.costs.io_prep_ns)
+        self.machine.local_ns += self.costs.io_prep_ns
 
     def page_copy(self, task: Task, nr_pages: i64) -> None:
         """Charge the copy."""
-        self.spend(self.costs.page_copy_ns * nr_pages)
+        self.machine.local_ns += self.costs.page_copy_ns * nr_pages
 
     def bio_queue(self, bio: Bio) -> None:
         """Charge the submission of a bio."""
-        self.spend(self.costs.submit_ns)
+        self.machine.local_ns += self.costs.submit_ns
 
     def getrq(self, bio: Bio) -> None:
         """Charge the allocation of a request."""
-        self.spend(self.costs.alloc_ns)
+        self.machine.local_ns += self.costs.alloc_ns
 
     def bio_backmerge(self, bio: Bio, rq: Request) -> None:
         """Charge a merge."""
-        self.spend(self.costs.merge_ns)
+        self.machine.local_ns += self.costs.merge_ns
 
     def bio_frontmerge(self, bio: Bio, rq: Request) -> None:
         """Charge a merge."""
-        self.spend(self.costs.merge_ns)
+        self.machine.local_ns += self.costs.merge_ns
 
     def rq_merge(self, rq: Request) -> None:
         """Charge a merge."""
-        self.spend(self.costs.merge_ns)
+        self.machine.local_ns += self.costs.merge_ns
 
     def unplug(self, task: Task, depth: i64, explicit: bool) -> None:
         """Charge a plug's life."""
-        self.spend(self.costs.plug_ns)
+        self.machine.local_ns += self.costs.plug_ns
 
     def rq_insert(self, rq: Request) -> None:
         """Charge the stay in an elevator or software queue."""
-        costs = self.costs
-        self.spend(costs.insert_ns if rq.q.elevator is None else costs.insert_ns + costs.elevator_ns)
+        self.machine.local_ns += self.costs.insert_ns
+        if rq.q.elevator is not None:
+            self.machine.local_ns += self.costs.elevator_ns
 
     def rq_issue(self, rq: Request) -> None:
         """Charge the driver's queue_rq."""
-        self.spend(self.costs.issue_ns)
+        self.machine.local_ns += self.costs.issue_ns
 
     def rq_complete(self, rq: Request, status: i64, nr_bytes: i64) -> None:
         """Charge the end of a request."""
-        self.spend(self.costs.complete_ns)
+        self.machine.local_ns += self.costs.complete_ns
 
 
 class TraceRow:
@@ -131,7 +124,6 @@ class RecordingTrace(CostTrace):
     def row(self, act: str, dev: str, flags: str, sector: int, length: int) -> None:
         """Keep one row at the local time."""
         machine = self.machine
-        assert machine is not None
         task = machine.current
         self.rows.append(
             TraceRow(int(machine.local_ns), task.cpu, task.pid, task.comm, dev, act, flags, sector, length)
