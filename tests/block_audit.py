@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from block_storm import CAPACITY, Io, Storm, StormBio, StormDevice, StormDriver, StormTask
 
-from blktwin.block.bio import BLK_STS_AGAIN, BLK_STS_OK, REQ_FUA, REQ_OP_FLUSH, REQ_PREFLUSH, Bio
+from blktwin.block.bio import BLK_STS_AGAIN, BLK_STS_OK, REQ_FUA, REQ_OP_FLUSH, REQ_OP_WRITE, REQ_PREFLUSH, Bio
 from blktwin.block.deadline import Deadline
 from blktwin.block.elevator import Elevator
 from blktwin.block.hctx import HardwareQueue
@@ -187,7 +187,9 @@ class Audit(CostTrace):
             started[int(rq.hctx.index)] = started.get(int(rq.hctx.index), 0) + 1
 
         def is_coming(hctx: HardwareQueue) -> bool:
-            return hctx.run_work.is_pending or (hctx.needs_restart and int(hctx.index) in started)
+            # The requeue work runs the queues when it has inserted.
+            is_pending = hctx.run_work.is_pending or q.requeue_work.is_pending
+            return is_pending or (hctx.needs_restart and int(hctx.index) in started)
 
         for hctx in q.hctxs:
             if hctx.dispatch.count or hctx.nr_ctx_queued:
@@ -223,7 +225,8 @@ class Audit(CostTrace):
         index, _, flags, _, nr_sectors = bio.io
         if bio.status != BLK_STS_OK:
             assert bio.done_sectors <= nr_sectors
-            assert bio.status != BLK_STS_AGAIN or bio.done_sectors == 0
+            # A read or write that may not sleep is never split; a discard may be done in part.
+            assert bio.status != BLK_STS_AGAIN or bio.op > REQ_OP_WRITE or bio.done_sectors == 0
             return
         assert bio.done_sectors == nr_sectors, f"{bio.io}: {bio.done_sectors} sectors were transferred"
         if not self.limits.has_write_cache:
