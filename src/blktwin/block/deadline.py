@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.bio import REQ_OP_READ, Bio
 from blktwin.block.elevator import Elevator, Tunable
 from blktwin.block.hctx import HardwareQueue
-from blktwin.block.ioprio import IOPRIO_CLASS_IDLE, IOPRIO_CLASS_RT, class_of
+from blktwin.block.ioprio import IOPRIO_CLASS_IDLE, IOPRIO_CLASS_RT, IOPRIO_CLASS_SHIFT
 from blktwin.block.jiffies import jiffies, msecs_to_jiffies
 from blktwin.block.merge import FRONT_MERGE
 from blktwin.block.queue import RequestQueue
@@ -35,7 +36,7 @@ class DeadlineLists:
     def __init__(self) -> None:
         self.sort: list[SortList] = [SortList(), SortList()]
         self.fifo: list[FifoList] = [FifoList(), FifoList()]
-        self.latest_pos: list[int] = [0, 0]
+        self.latest_pos: vec[i64] = vec[i64]([0, 0])
         """First sector of the last request that was dispatched (Rules.deadline_next)."""
         self.next_rq: list[Request | None] = [None, None]
         """The request behind it, as it was then (Rules.deadline_next)."""
@@ -47,10 +48,6 @@ class DeadlineLists:
     def nr_queued(self) -> i64:
         """Return how many are queued or in flight."""
         return self.nr_inserted - self.nr_completed
-
-    def is_empty(self) -> bool:
-        """Say whether nothing waits here."""
-        return self.fifo[DD_READ].count == 0 and self.fifo[DD_WRITE].count == 0
 
 
 class Deadline(Elevator):
@@ -72,10 +69,12 @@ class Deadline(Elevator):
         self.lists: list[DeadlineLists] = [DeadlineLists(), DeadlineLists(), DeadlineLists()]
         self.dispatch: RequestList = RequestList()
         """Requests that were inserted at the head: they go first."""
+        self.nr_waiting: i64 = 0
+        """Requests in the fifo lists."""
         self.last_dir: i64 = DD_WRITE
         self.batching: i64 = 0
         self.starved: i64 = 0
-        self.expire_jiffies: list[int] = [0, 0]
+        self.expire_jiffies: vec[i64] = vec[i64]([0, 0])
         self.aging_jiffies: i64 = 0
         self.fifo_batch: i64 = 16
         self.writes_starved: i64 = 2
@@ -124,10 +123,8 @@ class Deadline(Elevator):
         """Turn the tunables into what the hot path reads."""
         values = self.tunables
         hz = self.queue().machine.hz
-        self.expire_jiffies = [
-            msecs_to_jiffies(values["read_expire"].value, hz),
-            msecs_to_jiffies(values["write_expire"].value, hz),
-        ]
+        self.expire_jiffies[DD_READ] = msecs_to_jiffies(values["read_expire"].value, hz)
+        self.expire_jiffies[DD_WRITE] = msecs_to_jiffies(values["write_expire"].value, hz)
         if self.has_aging:
             self.aging_jiffies = msecs_to_jiffies(values["prio_aging_expire"].value, hz)
         self.fifo_batch = values["fifo_batch"].value
@@ -146,7 +143,7 @@ class Deadline(Elevator):
         """Return the lists of an I/O priority."""
         prio: i64 = DD_BE_PRIO
         if self.has_classes:
-            ioprio_class = class_of(int(ioprio))
+            ioprio_class = ioprio >> IOPRIO_CLASS_SHIFT
             if ioprio_class == IOPRIO_CLASS_RT:
                 prio = DD_RT_PRIO
             elif ioprio_class == IOPRIO_CLASS_IDLE:
@@ -240,6 +237,7 @@ class Deadline(Elevator):
                 q.last_merge = rq
         rq.fifo_expires = jiffies(q.machine) + self.expire_jiffies[way]
         lists.fifo[way].append(rq)
+        self.nr_waiting += 1
 
     def remove(self, lists: DeadlineLists, rq: Request) -> None:
         """Remove rq from the sorted list, the fifo and the merge hash, as far as it stands there.
@@ -254,6 +252,7 @@ class Deadline(Elevator):
                 lists.next_rq[way] = sort.neighbour(rq, 1)
             sort.remove(rq)
             lists.fifo[way].remove(rq)
+            self.nr_waiting -= 1
         rqhash_del(q, rq)
         if q.last_merge is rq:
             q.last_merge = None
@@ -262,12 +261,7 @@ class Deadline(Elevator):
 
     def has_work(self, hctx: HardwareQueue) -> bool:
         """Say whether anything waits."""
-        if self.dispatch.count > 0:
-            return True
-        for lists in self.lists:
-            if not lists.is_empty():
-                return True
-        return False
+        return self.nr_waiting > 0 or self.dispatch.count > 0
 
     def dispatch_request(self, hctx: HardwareQueue) -> Request | None:
         """Give up the next request: a requeued one, then an aged one of a lower class, else by class.
@@ -279,7 +273,7 @@ class Deadline(Elevator):
             self.start(self.lists_of(rq.ioprio), rq)
             return rq
         now = jiffies(self.queue().machine)
-        if self.has_aging:
+        if self.has_aging and self.do_classes_compete():
             rq = self.dispatch_aged(now)
             if rq is not None:
                 return rq
@@ -289,17 +283,19 @@ class Deadline(Elevator):
                 return rq
         return None
 
+    def do_classes_compete(self) -> bool:
+        """Say whether several classes have requests, queued or in flight."""
+        nr_classes = 0
+        for lists in self.lists:
+            if lists.nr_inserted != lists.nr_completed:
+                nr_classes += 1
+        return nr_classes > 1
+
     def dispatch_aged(self, now: i64) -> Request | None:
-        """Give up a best-effort or idle request that has waited for prio_aging_expire, if classes compete.
+        """Give up a best-effort or idle request that has waited for prio_aging_expire.
 
         Kernel: dd_dispatch_prio_aged_requests(), block/mq-deadline.c, v6.12.
         """
-        nr_classes = 0
-        for lists in self.lists:
-            if lists.nr_queued() > 0:
-                nr_classes += 1
-        if nr_classes < 2:
-            return None
         for prio in range(DD_BE_PRIO, DD_IDLE_PRIO + 1):
             rq = self.dispatch_class(self.lists[prio], now - self.aging_jiffies)
             if rq is not None:
@@ -340,7 +336,7 @@ class Deadline(Elevator):
 
         Kernel: dd_start_request(), block/mq-deadline.c, v6.12.
         """
-        lists.latest_pos[direction(rq)] = int(rq.sector)
+        lists.latest_pos[direction(rq)] = rq.sector
         lists.nr_dispatched += 1
         rq.rq_flags |= RQF_STARTED
 

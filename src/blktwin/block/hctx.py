@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block import dispatch
@@ -75,7 +76,7 @@ class HardwareQueue:
         """A run stopped short: the next request that is freed runs the queue again."""
         self.is_stopped: bool = False
         self.run_work: RunWork = RunWork(self)
-        self.requests: list[Request] = []
+        self.requests: vec[Request] = vec[Request]()
         """By driver tag (no elevator) or scheduler tag."""
         self.fq: FlushQueue | None = None
         self.nr_runs: i64 = 0

@@ -90,6 +90,19 @@ def try_issue_list_directly(hctx: HardwareQueue, batch: RequestList) -> None:
         q.commit_rqs(hctx, nr_queued)
 
 
+def issue_one(hctx: HardwareQueue, rq: Request) -> None:
+    """Issue a list of one request."""
+    q = hctx.q
+    result = issue_or_insert(hctx, rq, True)
+    if result == BLK_STS_OK:
+        return
+    if result == BLK_STS_RESOURCE or result == BLK_STS_DEV_RESOURCE:
+        q.bypass_insert(rq, False)
+        q.run_hw_queue(hctx, False)
+    else:
+        q.fail_request(rq, result)
+
+
 def issue_or_insert(hctx: HardwareQueue, rq: Request, last: bool) -> i64:
     """Issue rq, or insert it when the queue is stopped; return BLK_STS_OK, or what is wrong with it.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block import complete, dispatch, requeue
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from blktwin.block.tracepoint import Tracepoints
 
 BLKDEV_DEFAULT_RQ: Final = 128
+ELV_HASH_BUCKETS: Final = 64
 ANY_CPU: Final = -1
 
 
@@ -60,6 +62,7 @@ class RequestQueue:
         self.machine: Machine = machine
         self.trace: Tracepoints = machine.trace
         self.rules: Rules = rules
+        self.caches_time: bool = rules.plug_caches_time
         self.driver: Driver = driver
         self.limits: QueueLimits = limits
         self.name: str = name
@@ -68,8 +71,8 @@ class RequestQueue:
         self.elevator: Elevator | None = elevator
         self.last_merge: Request | None = None
         """The elevator's request that a bio was merged into last."""
-        self.rqhash: dict[int, Request] = {}
-        """The elevator's requests by end sector, newest first (sched_merge.py)."""
+        self.rqhash: list[Request | None] = [None] * ELV_HASH_BUCKETS
+        """The elevator's requests by end sector, each bucket newest first (sched_merge.py)."""
         self.nomerges: i64 = 0
         self.rq_affinity: i64 = 1
         self.stats: DiskStats = DiskStats()
@@ -82,8 +85,8 @@ class RequestQueue:
         self.nr_requests: i64 = nr_requests if nr_requests > 0 else default_nr
         self.requeue_work: requeue.RequeueWork = requeue.RequeueWork(self)
         self.hctxs: list[HardwareQueue] = [self.make_hctx(index) for index in range(nr_hw_queues)]
-        self.ctx_of_cpu: list[SoftwareQueue] = []
-        self.hctx_of_cpu: list[HardwareQueue] = []
+        self.ctx_of_cpu: vec[SoftwareQueue] = vec[SoftwareQueue]()
+        self.hctx_of_cpu: vec[HardwareQueue] = vec[HardwareQueue]()
         self.softirq_done: list[complete.SoftirqDone] = [complete.SoftirqDone(self) for _ in range(machine.nr_cpus)]
         self.resource_delay: i64 = msecs_to_jiffies(dispatch.RESOURCE_DELAY_MS, machine.hz)
         self.map_cpus(machine.nr_cpus)
@@ -107,34 +110,39 @@ class RequestQueue:
             sched_tags = Tags(int(self.nr_requests), self.machine)
             nr = int(self.nr_requests)
         hctx = HardwareQueue(self, index, tags, sched_tags)
-        hctx.requests = [Request(self, hctx, at) for at in range(nr)]
+        hctx.requests = vec[Request]([Request(self, hctx, at) for at in range(nr)])
         hctx.fq = FlushQueue(self, hctx)
         return hctx
 
     def map_cpus(self, nr_cpus: int) -> None:
         """Spread the CPUs over the hardware queues in equal runs."""
         nr_hctx = len(self.hctxs)
+        ctxs: list[SoftwareQueue] = []
+        hctxs: list[HardwareQueue] = []
         for cpu in range(nr_cpus):
             ctx = SoftwareQueue(cpu)
             hctx = self.hctxs[cpu * nr_hctx // nr_cpus if nr_hctx <= nr_cpus else cpu]
             ctx.index = len(hctx.ctxs)
             hctx.ctxs.append(ctx)
             hctx.cpus.append(cpu)
-            self.ctx_of_cpu.append(ctx)
-            self.hctx_of_cpu.append(hctx)
+            ctxs.append(ctx)
+            hctxs.append(hctx)
+        self.ctx_of_cpu = vec[SoftwareQueue](ctxs)
+        self.hctx_of_cpu = vec[HardwareQueue](hctxs)
 
     def time_ns(self) -> i64:
         """Return the time as the block layer sees it: cached while the task holds a plug.
 
         Kernel: blk_time_get_ns(), block/blk.h, v6.12.
         """
-        if self.rules.plug_caches_time:
-            plug = self.machine.current.plug
+        machine = self.machine
+        if self.caches_time:
+            plug = machine.current.plug
             if plug is not None:
                 if plug.cached_now_ns == 0:
-                    plug.cached_now_ns = self.machine.now_ns()
+                    plug.cached_now_ns = machine.now_ns()
                 return plug.cached_now_ns
-        return self.machine.now_ns()
+        return machine.now_ns()
 
     # -- allocation
 
@@ -315,7 +323,9 @@ class RequestQueue:
         """
         assert rq.state == MQ_RQ_IDLE, f"{self.name}: tag {rq.tag} is started twice"
         self.trace.rq_issue(rq)
-        rq.io_start_ns = self.time_ns()
+        if self.elevator is not None:
+            # Only a scheduler reads it (QUEUE_FLAG_STATS).
+            rq.io_start_ns = self.time_ns()
         rq.state = MQ_RQ_IN_FLIGHT
         self.nr_started += 1
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from blktwin.block.queue import RequestQueue
 
 
+def bucket_of(sector: i64) -> i64:
+    """Return the place of an end sector in the hash; pages, not sectors, tell requests apart."""
+    return (sector >> 3) & 63
+
+
 def rqhash_add(q: RequestQueue, rq: Request) -> None:
     """Enter rq in the hash, before others with the same end.
 
@@ -38,9 +43,10 @@ def rqhash_add(q: RequestQueue, rq: Request) -> None:
     """
     assert not rq.rq_flags & RQF_HASHED, f"the request at {rq.sector} is hashed twice"
     end = rq.sector + rq.nr_sectors
+    bucket = bucket_of(end)
     rq.hash_end = end
-    rq.hash_next = q.rqhash.get(int(end))
-    q.rqhash[int(end)] = rq
+    rq.hash_next = q.rqhash[bucket]
+    q.rqhash[bucket] = rq
     rq.rq_flags |= RQF_HASHED
 
 
@@ -52,20 +58,18 @@ def rqhash_del(q: RequestQueue, rq: Request) -> None:
     if not rq.rq_flags & RQF_HASHED:
         return
     rq.rq_flags &= ~RQF_HASHED
-    key = int(rq.hash_end)
+    bucket = bucket_of(rq.hash_end)
     following = rq.hash_next
     rq.hash_next = None
-    before = q.rqhash[key]
-    if before is not rq:
-        while before.hash_next is not rq:
-            behind = before.hash_next
-            assert behind is not None, f"the request at {rq.sector} is not in the hash"
-            before = behind
-        before.hash_next = following
-    elif following is None:
-        del q.rqhash[key]
-    else:
-        q.rqhash[key] = following
+    before = q.rqhash[bucket]
+    assert before is not None, f"the request at {rq.sector} is not in the hash"
+    if before is rq:
+        q.rqhash[bucket] = following
+        return
+    while before.hash_next is not rq:
+        before = before.hash_next
+        assert before is not None, f"the request at {rq.sector} is not in the hash"
+    before.hash_next = following
 
 
 def rqhash_reposition(q: RequestQueue, rq: Request) -> None:
@@ -78,15 +82,19 @@ def rqhash_reposition(q: RequestQueue, rq: Request) -> None:
 
 
 def rqhash_find(q: RequestQueue, sector: i64) -> Request | None:
-    """Return the newest request that ends at sector, forgetting those that are full.
+    """Return the newest request that ends at sector, forgetting those on the way that are full.
 
     Kernel: elv_rqhash_find(), block/elevator.c, v6.12.
     """
-    rq = q.rqhash.get(int(sector))
-    while rq is not None and not rq.is_mergeable():
-        rqhash_del(q, rq)
-        rq = q.rqhash.get(int(sector))
-    return rq
+    rq = q.rqhash[bucket_of(sector)]
+    while rq is not None:
+        following = rq.hash_next
+        if not rq.is_mergeable():
+            rqhash_del(q, rq)
+        elif rq.hash_end == sector:
+            return rq
+        rq = following
+    return None
 
 
 def bio_merge_ok(elevator: Elevator, rq: Request, bio: Bio) -> bool:

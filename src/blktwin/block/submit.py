@@ -242,6 +242,10 @@ def get_request(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> Requ
 
     Kernel: blk_mq_get_tag(), block/blk-mq-tag.c, v6.12.
     """
+    if not is_resumed:
+        rq = q.try_get_request(bio, task)
+        if rq is not None or bio.flags & REQ_NOWAIT:
+            return rq
     hctx = q.hctx_of_cpu[task.cpu]
     tags = hctx.tags if hctx.sched_tags is None else hctx.sched_tags
     if is_resumed:
@@ -253,10 +257,6 @@ def get_request(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> Requ
         if before is not tags:
             # It has moved to a CPU of another queue: the wake-up belongs to those who still wait there.
             before.count_freed()
-    else:
-        rq = q.try_get_request(bio, task)
-        if rq is not None or bio.flags & REQ_NOWAIT:
-            return rq
     q.run_hw_queue(hctx, False)
     rq = q.try_get_request(bio, task)
     if rq is not None:

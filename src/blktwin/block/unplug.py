@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from blktwin.block.bio import REQ_NOWAIT
-from blktwin.block.issue import issue_direct, try_issue_list_directly
+from blktwin.block.issue import issue_direct, issue_one, try_issue_list_directly
 from blktwin.block.plug import Plug
 from blktwin.block.request import Request, RequestList
 
@@ -43,7 +43,10 @@ def flush_plug(machine: Machine, task: Task, from_schedule: bool) -> None:
     plug = task.plug
     if plug is None:
         return
-    if plug.mq_list.count == 0:
+    count = plug.mq_list.count
+    if count < 2:
+        if count == 1:
+            flush_one(machine, task, plug, from_schedule)
         plug.cached_now_ns = 0
         return
     batch = plug.detach()
@@ -64,6 +67,31 @@ def flush_plug(machine: Machine, task: Task, from_schedule: bool) -> None:
     while batch.count > 0:
         dispatch_plug_list(machine, task, batch, from_schedule)
     plug.end_flush(batch)
+
+
+def flush_one(machine: Machine, task: Task, plug: Plug, from_schedule: bool) -> None:
+    """Hand over the only request of a plug, as flush_plug() would, without lists."""
+    rq = plug.mq_list.pop()
+    assert rq is not None
+    q = rq.q
+    hctx = rq.hctx
+    rules = q.rules
+    is_plain = q.elevator is None and not from_schedule
+    is_listed = plug.has_elevator or (plug.multiple_queues and not rules.plug_detaches_per_queue)
+    if is_plain and not is_listed and rules.plug_issues_directly:
+        if rules.unplug_traces_direct or plug.multiple_queues:
+            machine.trace.unplug(task, 1, True)
+        issue_one(hctx, rq)
+        return
+    machine.trace.unplug(task, 1, not from_schedule)
+    is_async = from_schedule
+    if is_plain and hctx.dispatch_busy == 0:
+        issue_one(hctx, rq)
+    else:
+        if q.elevator is None and rq.flags & REQ_NOWAIT:
+            is_async = True
+        q.insert_request(rq, False)
+    q.run_hw_queue(hctx, is_async)
 
 
 def flush_each_queue(machine: Machine, task: Task, batch: RequestList) -> None:

@@ -63,6 +63,14 @@ class Cpu(Event):
         """Take the first task that has been woken by now; who wakes it may be ahead of the event queue."""
         before: Task | None = None
         task = self.head
+        if task is not None and task.runnable_at_ns <= now_ns:
+            self.head = task.next_runnable
+            if self.head is None:
+                self.tail = None
+            task.next_runnable = None
+            task.is_queued = False
+            self.nr_runnable -= 1
+            return task
         while task is not None and task.runnable_at_ns > now_ns:
             before = task
             task = task.next_runnable
@@ -96,7 +104,8 @@ class Cpu(Event):
         if task is None:
             return
         first_ns = task.runnable_at_ns
-        while task is not None:
+        # What can run once the CPU is free need not be compared.
+        while task is not None and first_ns > self.free_at_ns:
             if task.runnable_at_ns < first_ns:
                 first_ns = task.runnable_at_ns
             task = task.next_runnable

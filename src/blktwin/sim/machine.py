@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.cgroup import CgroupTree
@@ -92,12 +93,13 @@ class SimMachine(Machine):
         self.faults: Faults = faults
         self.local_ns: i64 = 0
         self.irq_start_ns: i64 = 0
-        self.cpus: list[Cpu] = []
+        cpus: list[Cpu] = []
         for index in range(nr_cpus):
             idle_tasks[index].cpu = index
             cpu = Cpu(self, index, idle_tasks[index])
             cpu.worker = Worker(self, index, KTHREAD_PID + index)
-            self.cpus.append(cpu)
+            cpus.append(cpu)
+        self.cpus: vec[Cpu] = vec[Cpu](cpus)
         self.irq_cpu: Cpu = self.cpus[0]
 
     # -- charges

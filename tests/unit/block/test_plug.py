@@ -256,7 +256,7 @@ def test_last_is_true_for_the_last_only() -> None:
 
 
 def test_the_clock_stands_while_a_plug_is_up() -> None:
-    """Since 6.9: allocation and start see the plug's first reading, until the flush is over."""
+    """Since 6.9: allocations see the plug's first reading, until the flush is over."""
     world = World("6.12")
     task = world.task()
     world.plug(task)
@@ -267,9 +267,20 @@ def test_the_clock_stands_while_a_plug_is_up() -> None:
     world.machine.now += 500
     world.unplug(task)
     assert [int(rq.start_ns) for rq in world.device.held] == [begin, begin]
-    assert [int(rq.io_start_ns) for rq in world.device.held] == [begin, begin]
     world.submit(task, 2 * SPREAD)
     assert world.device.held[2].start_ns == begin + 1000
+
+
+def test_a_scheduler_sees_the_time_of_issue() -> None:
+    """Only with a scheduler is the start stamped: with none nobody reads it (QUEUE_FLAG_STATS)."""
+    for elevator, stamp in ((Deadline(), 700), (None, 0)):
+        world = World("7.2", elevator=elevator)
+        task = world.task()
+        world.machine.now = 200
+        world.submit(task, 0)
+        world.machine.now = 700
+        world.machine.run_works()
+        assert [int(rq.io_start_ns) for rq in world.device.held] == [stamp]
 
 
 def test_the_clock_runs_before_6_9() -> None:

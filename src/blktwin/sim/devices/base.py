@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from blktwin.block.bio import BLK_STS_OK
@@ -33,7 +34,7 @@ class SimDevice(Device):
     def __init__(self, machine: SimMachine, nr_queues: int, queue_depth: int) -> None:
         self.machine: SimMachine = machine
         self.queue_depth: i64 = queue_depth
-        self.slots: list[Slot] = [Slot(self) for _ in range(nr_queues * queue_depth)]
+        self.slots: vec[Slot] = vec[Slot]([Slot(self) for _ in range(nr_queues * queue_depth)])
         self.in_device: i64 = 0
         self.has_irq_hop: bool = True
         """Completions go through blk-mq's choice of CPU; False: ended where the interrupt comes (null_blk's timer)."""
