@@ -216,7 +216,7 @@ class Audit(CostTrace):
                 assert hctx.tags.in_use() == 0
                 assert hctx.sched_tags is None or hctx.sched_tags.in_use() == 0
                 assert hctx.tags.nr_waiting == 0
-            assert q.rqhash == {}
+            assert q.rqhash == [None] * len(q.rqhash)
         for elevator in self.elevators:
             assert elevator is None or [lists.nr_queued() for lists in elevator.lists] == [0, 0, 0]
 

@@ -7,6 +7,7 @@ from block_world import MS
 from deadline_world import R, W, make, put
 
 from blktwin.block.ioprio import IOPRIO_CLASS_RT, pack
+from blktwin.block.sched_merge import rqhash_find
 
 
 def test_back_merge() -> None:
@@ -139,7 +140,7 @@ def test_a_full_request_leaves_the_hash() -> None:
     put(world, R, 0, 500)
     put(world, R, 8)
     put(world, R, 16)
-    assert 16 not in world.q.rqhash
+    assert rqhash_find(world.q, 16) is None
     assert world.q.last_merge is not None
     assert world.q.last_merge.sector == 16, "the full request is no candidate any more"
     assert elevator.lists[1].fifo[0].count == 3
