@@ -45,12 +45,13 @@ class QueueLimits:
         """
         limit = self.max_sectors_of(op)
         if op == REQ_OP_DISCARD:
-            if nr_sectors <= limit:
-                return nr_sectors
             granule = self.discard_granularity_bytes >> 9
             if granule > 1:
-                # The next piece begins at a granule.
                 limit -= limit % granule
+            if nr_sectors <= limit:
+                return nr_sectors
+            if granule > 1:
+                # The next piece begins at a granule.
                 beyond = (sector + limit) % granule
                 if limit > beyond:
                     limit -= beyond

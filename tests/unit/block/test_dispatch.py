@@ -170,6 +170,20 @@ def test_a_held_device_is_asked_again_after_3_ms() -> None:
     assert world.issued() == [0]
 
 
+def test_a_run_that_is_to_come_later_is_left_alone() -> None:
+    """Or hardware queues that put off each other's runs would stall."""
+    elevator = Fifo()
+    elevator.holds = True
+    world = World(elevator=elevator)
+    world.q.hctxs[0].is_stopped = True
+    world.submit(world.task(), 0)
+    world.q.hctxs[0].is_stopped = False
+    world.q.delay_run_hw_queue(world.q.hctxs[0], 10)
+    world.q.run_hw_queues(False)
+    assert elevator.asked == 1
+    assert [entry[0] for entry in world.machine.works] == [44 * MS]
+
+
 def test_an_insertion_brings_a_delayed_run_forward() -> None:
     """kblockd_mod_delayed_work(): the run is now."""
     elevator = Fifo()

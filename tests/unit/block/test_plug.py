@@ -337,3 +337,44 @@ def test_requests_added_during_a_flush_wait_for_the_next(rules: Rules | str) -> 
     assert sorted(world.issued()) == [0, SPREAD, 2 * SPREAD, 501_000, 502_000]
     world.complete_all()
     world.check_quiet()
+
+
+class SleepingDevice(HandDevice):
+    """Submits, sleeps and submits again while it is given a request: the plug is flushed within a flush."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def submit(self, rq: Request) -> int:
+        """Take rq; work on the first."""
+        self.held.append(rq)
+        if len(self.held) == 1:
+            world = self.world
+            task = world.machine.current
+            for sector in (500_000, 550_000, 600_000):
+                if sector == 600_000:
+                    about_to_sleep(world.machine, task)
+                bio = world.bios[0].__class__()
+                bio.sector, bio.nr_sectors = sector, 8
+                world.bios.append(bio)
+                submit_bio(world.q, bio)
+        return 0
+
+
+def test_a_flush_within_a_flush() -> None:
+    """What came after the inner one waits for the next, and nothing is lost."""
+    world = World()
+    device = SleepingDevice(world)
+    world.device = device
+    world.driver.device = device
+    task = world.task()
+    plug = world.plug(task)
+    for at in range(3):
+        world.submit(task, at * SPREAD)
+    world.machine.current = task
+    flush_plug(world.machine, task, False)
+    assert [int(rq.sector) for rq in iterate(plug.mq_list.head)] == [600_000]
+    world.unplug(task)
+    world.complete_all()
+    world.check_quiet()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from block_world import MS
-from deadline_world import R, W, make, put
+from deadline_world import R, W, make, order, put
 
 from blktwin.block.ioprio import IOPRIO_CLASS_RT, pack
 from blktwin.block.sched_merge import rqhash_find
@@ -67,6 +67,9 @@ def test_a_merge_joins_neighbours() -> None:
     assert fifo.head is not None
     assert (int(fifo.head.sector), int(fifo.head.nr_sectors), fifo.head.fifo_expires) == (8, 24, early)
     assert elevator.lists[1].nr_merged == 1
+    world.q.last_merge = None
+    put(world, R, 32)
+    assert world.trace.of("M")[-1] == 32, "the joined request is found by its new end"
     world.go()
     world.check_quiet()
 
@@ -122,6 +125,26 @@ def test_an_insertion_merges_on_and_on() -> None:
     world.go()
     assert sorted(world.trace.of("C")) == [0, 5000]
     world.check_quiet()
+
+
+def test_a_merged_request_is_not_the_next_of_a_batch() -> None:
+    """Kernels that remember the next request go on behind the one that was merged away."""
+    world, elevator = make("6.1")
+    put(world, R, 100, 300, 900)
+    assert order(world, elevator, 1) == [("R", 100)]
+    put(world, R, 200)
+    world.submit(world.task(), 208, 92)
+    assert world.trace.letters().endswith("QMm")
+    assert order(world, elevator) == [("R", 900), ("R", 200)]
+
+
+def test_the_one_hit_cache_forgets_what_leaves() -> None:
+    """Its request may be another one soon."""
+    world, elevator = make()
+    put(world, R, 100)
+    assert [world.q.last_merge is None] == [False]
+    order(world, elevator)
+    assert [world.q.last_merge is None] == [True]
 
 
 def test_requests_of_two_classes_never_merge() -> None:

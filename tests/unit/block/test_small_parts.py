@@ -125,6 +125,7 @@ def test_segments(nr_sectors: int, segments: int) -> None:
         (REQ_OP_DISCARD, 0, 5000, 5000),
         (REQ_OP_DISCARD, 0, 9000, 8192),
         (REQ_OP_DISCARD, 100, 9000, 8092),
+        (REQ_OP_DISCARD, 4000, 9000, 4192),
         (REQ_OP_WRITE_ZEROES, 0, 9000, 4000),
     ],
 )

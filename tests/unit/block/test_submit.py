@@ -145,6 +145,13 @@ def test_a_split_front_never_merges() -> None:
     world.unplug(task)
     assert ranges(world) == [(0, 8), (8, 64), (72, 16)], "only the rest is an ordinary bio"
     assert world.device.held[1].flags & REQ_NOMERGE
+    # A discard's front may be small enough to fit, and still does not.
+    world = World(limits=limits_of(max_discard_sectors=100, discard_granularity_bytes=16384))
+    world.plug(task)
+    world.submit(task, 32, 8, REQ_OP_DISCARD)
+    world.submit(task, 40, 100, REQ_OP_DISCARD)
+    world.unplug(task)
+    assert ranges(world) == [(32, 8), (40, 88), (128, 12)]
 
 
 def test_an_error_of_one_part_is_the_bios() -> None:
