@@ -36,6 +36,7 @@ COMPILED = (
     "blktwin/fio/engines.py",
     "blktwin/fio/engine_*.py",
     "blktwin/fio/pattern.py",
+    "blktwin/fio/rate.py",
     "blktwin/fio/unit.py",
     "blktwin/fio/random_*.py",
 )

@@ -1,4 +1,4 @@
-"""The model's I/Os are fio's, one by one: direction, offset and length against the iolog of a real run."""
+"""The model's I/Os are fio's, one by one: direction, offset and length against the iologs of a real run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from fio_pair import in_one_run
 from oracles import require_fio
 
 from blktwin.fio import jobfile
-from blktwin.fio.pattern import NEXT_END, NEXT_SYNC, IoPattern
+from blktwin.fio.pattern import NEXT_IO, NEXT_SYNC, IoPattern
 from blktwin.fio.spec import JobSpec
 from blktwin.fio.unit import FioFile, IoUnit
 from blktwin.lab.run import FOREVER_NS
@@ -61,52 +62,84 @@ JOBS = [
     "--rw=read --bs=3k --io_size=100k",
     "--rw=randread --size=64k --time_based=0 --loops=3",
     "--rw=randrw --offset=128k --size=512k",
+    "--rw=randtrimwrite",
+    "--rw=randtrimwrite --bssplit=4k/50:8k/50",
+    "--rw=trimwrite --bsrange=4k-16k",
+    "--rw=trimwrite --loops=2",
+    "--rw=randrw --bs=4k,8k",
+    "--rw=randrw --bsrange=4k-8k --loops=2 --size=256k",
+    "--rw=randrw --percentage_random=40 --loops=2 --size=256k",
+    "--rw=randrw --fsync=4 --fdatasync=3",
+    "--rw=randread --random_distribution=zipf:1.2",
+    "--rw=randread --random_distribution=zipf:0.8 --randrepeat=0 --randseed=5",
+    "--rw=randrw --random_distribution=pareto:0.2",
+    "--rw=randread --random_distribution=normal:20",
+    "--rw=randread --random_distribution=zoned:50/5:30/15:20/80",
+    "--rw=randread --random_distribution=zoned_abs:60/100k:40/900k",
+    "--rw=read:-8k",
+    "--rw=rw:16k",
+    "--rw=randwrite --softrandommap=1",
+    "--rw=randread --bs=1000",
 ]
 
 
-def fio_iolog(options: list[str], tmp_path: Path) -> list[tuple[str, int, int]]:
-    """Return what real fio does, from its iolog."""
-    log = tmp_path / "log"
-    command = [require_fio(), "--name=job", "--ioengine=null", "--size=1m", "--filename=file", *options]
-    subprocess.run([*command, f"--write_iolog={log}"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
-    rows = []
-    for line in log.read_text().splitlines():
-        words = line.split()
-        if len(words) >= 4 and words[2] in ("read", "write", "trim", "sync", "datasync"):
-            rows.append((words[2].removeprefix("data"), int(words[3]), int(words[4])))
-    return rows
+COMMON = "--ioengine=null --size=1m --filename=file"
 
 
-def model_iolog(options: list[str]) -> list[tuple[str, int, int]]:
-    """Return what the model does, seen at the pattern."""
-    plan = jobfile.load([], ["--name=job", "--ioengine=null", "--size=1m", "--filename=file", *options], env={})
-    rows: list[tuple[str, int, int]] = []
-
-    class Spy(IoPattern):
-        def __init__(self, spec: JobSpec, files: list[FioFile], number: int) -> None:
-            super().__init__(spec, files, number, 0)
-
-        def next(self, unit: IoUnit) -> int:
-            what = super().next(unit)
-            if what == NEXT_SYNC:
+def fio_iologs(tmp_path: Path) -> list[list[tuple[str, int, int]]]:
+    """Return what real fio does, from its iologs: all jobs in one run."""
+    words = in_one_run([f"{job} --write_iolog=log{at}" for at, job in enumerate(JOBS)], COMMON)
+    subprocess.run([require_fio(), *words], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    logs = []
+    for at in range(len(JOBS)):
+        rows = []
+        for line in (tmp_path / f"log{at}").read_text().splitlines():
+            words = line.split()
+            if len(words) >= 4 and words[2] in NAMES:
+                rows.append((words[2], int(words[3]), int(words[4])))
+            elif len(words) >= 3 and words[2] in ("sync", "datasync"):
                 rows.append(("sync", 0, 0))
-            elif what != NEXT_END:
-                rows.append((NAMES[unit.ddir], int(unit.offset), int(unit.nbytes)))
-            return what
+        logs.append(rows)
+    return logs
 
+
+class Spy(IoPattern):
+    """A pattern that keeps what it gave."""
+
+    def __init__(self, spec: JobSpec, files: list[FioFile], number: int) -> None:
+        super().__init__(spec, files, number, 0)
+        self.rows: list[tuple[str, int, int]] = []
+
+    def choose(self) -> int:
+        what = super().choose()
+        if what == NEXT_SYNC:
+            self.rows.append(("sync", 0, 0))
+        return what
+
+    def take(self, unit: IoUnit) -> int:
+        what = super().take(unit)
+        if what == NEXT_IO:
+            self.rows.append((NAMES[unit.ddir], int(unit.offset), int(unit.nbytes)))
+        return what
+
+
+def model_iologs() -> list[list[tuple[str, int, int]]]:
+    """Return what the model does, seen at the patterns."""
+    plan = jobfile.load([], in_one_run(JOBS, COMMON), env={})
     world = World(plan, Stack())
     schedule = Schedule(world.machine)
     world.build_threads(schedule)
-    thread = world.threads[0]
-    thread.pattern = Spy(plan.jobs[0], thread.pattern.files, 1)
+    spies = []
+    for thread, spec in zip(world.threads, plan.jobs, strict=True):
+        spy = Spy(spec, thread.pattern.files, thread.number)
+        thread.pattern = spy
+        spies.append(spy)
     schedule.begin(world.threads)
     world.machine.run(FOREVER_NS, 1 << 60)
-    return rows
+    return [spy.rows for spy in spies]
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_same_ios_as_fio(job: str, tmp_path: Path) -> None:
-    options = job.split()
-    expected = [(name, *(place if name != "sync" else (0, 0))) for name, *place in fio_iolog(options, tmp_path)]
-    assert len(expected) > 10
-    assert model_iolog(options) == expected
+def test_same_ios_as_fio(tmp_path: Path) -> None:
+    for job, expected, ours in zip(JOBS, fio_iologs(tmp_path), model_iologs(), strict=True):
+        assert len(expected) > 10, job
+        assert (job, ours) == (job, expected)

@@ -8,4 +8,6 @@ READ: Final = 0
 WRITE: Final = 1
 TRIM: Final = 2
 SYNC: Final = 3
-"""Not a direction of JobSpec's triples: fsync and fdatasync."""
+"""fsync; not a direction of JobSpec's triples."""
+DATASYNC: Final = 4
+"""fdatasync: fio keeps its latency, but does not count it among the issued."""

@@ -1,4 +1,7 @@
-"""The I/O engines as they reach the block layer: who submits when, under which plug, and who waits for what."""
+"""The synchronous I/O engines as they reach the block layer: under which plug, and who waits for what.
+
+The null engine is here too; with iodepth above 1 it is asynchronous, as fio's: each batch is done when it is submitted.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from blktwin.block.bio import BLK_STS_OK
 from blktwin.block.machine import Task
 from blktwin.block.submit import about_to_sleep, finish_plug, resume_submission, start_plug
 from blktwin.block.syscalls import SYS_PREAD, SYS_PWRITE
-from blktwin.fio.ddir import SYNC, WRITE
+from blktwin.fio.ddir import WRITE
 from blktwin.fio.job import (
     PHASE_DONE,
     PHASE_DRAIN,
@@ -25,7 +28,7 @@ from blktwin.fio.job import (
     IoThread,
     op_of,
 )
-from blktwin.fio.pattern import NEXT_END, NEXT_SYNC
+from blktwin.fio.pattern import NEXT_END, NEXT_IO, NEXT_SYNC
 from blktwin.fio.unit import IoUnit
 
 PHASE_O_SYNC: Final = 20
@@ -83,7 +86,9 @@ class SyncThread(IoThread):
             elif phase == PHASE_RATE:
                 if self.is_asleep():
                     return
-                self.issue()
+                self.phase = PHASE_NEXT
+                if not self.end_rate_sleep():
+                    return
             elif phase == PHASE_THINK:
                 if self.is_asleep():
                     return
@@ -100,45 +105,54 @@ class SyncThread(IoThread):
         if not self.fsync_ended():
             return False
         if phase == PHASE_END_FSYNC:
-            self.finish()
-            return False
+            return self.stop_or_repeat()
         if phase == PHASE_O_SYNC:
             self.complete()
         else:
-            self.book_fsync()
-            self.stat.issued_alone(SYNC)
+            self.stat.issued_alone(self.pattern.sync_ddir)
+            self.book_fsync(self.machine.now_ns() - self.fsync_started_ns)
         self.phase = PHASE_NEXT
         return True
 
     def begin_next(self) -> bool:
         """Choose the next I/O and issue it; False: the thread sleeps or has ended."""
         now = self.machine.now_ns()
-        if self.ramp_end_ns > 0 and now >= self.ramp_end_ns:
-            self.end_ramp(now)
         if self.should_stop(now):
             return self.stop_or_repeat()
-        unit = self.unit
-        what = self.pattern.next(unit)
-        if what == NEXT_SYNC:
-            self.begin_fsync(PHASE_FSYNC)
+        pattern = self.pattern
+        what = pattern.choose()
+        if what == NEXT_IO:
+            if self.has_rate:
+                wait_ns = self.rate_wait_ns(now)
+                if wait_ns > 0:
+                    self.sleep_until(now + wait_ns, PHASE_RATE)
+                    return False
+            what = pattern.take(self.unit)
+        return self.begin_chosen(what)
+
+    def begin_chosen(self, what: i64) -> bool:
+        """Issue what the pattern gave; False: the thread has ended."""
+        if what == NEXT_IO:
+            self.count_issue(self.unit)
+            self.issue()
             return True
-        if what == NEXT_END:
-            return self.stop_or_repeat()
-        self.count_issue(unit)
-        if self.has_rate:
-            due = self.due_ns(unit.ddir, unit.nbytes)
-            if due > now:
-                self.sleep_until(due, PHASE_RATE)
-                return False
-        self.issue()
-        return True
+        if what == NEXT_SYNC:
+            self.begin_fsync(self.pattern.file, PHASE_FSYNC)
+            return True
+        return self.stop_or_repeat()
+
+    def end_rate_sleep(self) -> bool:
+        """Issue the I/O that was waited for, unless the job's time is over; False: the thread has ended."""
+        if self.is_terminated or self.machine.now_ns() >= self.stop_ns:
+            return self.begin_chosen(NEXT_END)
+        return self.begin_chosen(self.pattern.take(self.unit))
 
     def stop_or_repeat(self) -> bool:
-        """Begin another pass, or end the thread; False: it has ended."""
-        if self.next_pass():
+        """End the pass: sync if end_fsync asks for it, then begin another or end the thread; False: it has ended."""
+        if self.begin_end_fsync():
             return True
-        if self.spec.end_fsync and self.error == 0:
-            self.begin_fsync(PHASE_END_FSYNC)
+        if self.next_pass():
+            self.phase = PHASE_NEXT
             return True
         self.finish()
         return False
@@ -186,12 +200,11 @@ class SyncThread(IoThread):
         """Return from the system call; False when an O_SYNC flush or a pause comes first."""
         unit = self.unit
         if self.is_sync_write and unit.ddir == WRITE and unit.status == BLK_STS_OK:
-            self.fsync_file = self.pattern.files.index(unit.file)
-            self.begin_fsync(PHASE_O_SYNC)
+            self.begin_fsync(unit.file, PHASE_O_SYNC)
             return False
         self.complete()
         if self.has_think and self.error == 0 and self.wants_think():
-            self.think()
+            self.think(unit.ddir)
             return False
         return True
 
@@ -208,8 +221,18 @@ class SyncThread(IoThread):
 class NullThread(IoThread):
     """The null engine: every I/O is done at once; nothing reaches a device."""
 
+    def prepare(self) -> None:
+        """Make the units: a batch is done when it is full, or when the depth or the job ends it."""
+        spec = self.spec
+        self.batch: i64 = 1
+        if spec.iodepth > 1:
+            self.batch = min(max(1, spec.iodepth_batch), spec.iodepth)
+        self.units: list[IoUnit] = [IoUnit(self, self.pattern.files[0]) for _ in range(self.batch)]
+        self.nr_batched: i64 = 0
+        self.is_alone: bool = spec.iodepth == 1
+
     def run(self) -> None:
-        """Do a batch of I/Os, then let other events happen."""
+        """Do a number of I/Os, then let other events happen."""
         machine = self.machine
         if self.phase == PHASE_START:
             self.begin()
@@ -217,47 +240,93 @@ class NullThread(IoThread):
             return
         if (self.phase == PHASE_RATE or self.phase == PHASE_THINK) and self.is_asleep():
             return
-        unit = IoUnit(self, self.pattern.files[0])
         for _ in range(NULL_BATCH):
             if self.phase == PHASE_DRAIN:
                 self.finish()
                 return
-            if not self.one(unit):
+            if not self.one():
                 return
         machine.wake_task(self)
 
-    def one(self, unit: IoUnit) -> bool:
+    def one(self) -> bool:
         """Do one I/O; False: the thread sleeps."""
         machine = self.machine
-        if self.phase != PHASE_RATE:
-            now = machine.now_ns()
-            if self.ramp_end_ns > 0 and now >= self.ramp_end_ns:
-                self.end_ramp(now)
-            what = NEXT_END if self.should_stop(now) else self.pattern.next(unit)
-            if what == NEXT_END:
-                if not self.next_pass():
-                    self.phase = PHASE_DRAIN
-                return True
-            if what == NEXT_SYNC:
-                self.stat.issued(SYNC, 1)
-                self.stat.synced(0)
-                return True
+        pattern = self.pattern
+        unit = self.units[self.nr_batched]
+        now = machine.now_ns()
+        if self.phase == PHASE_RATE:
+            is_over = self.is_terminated or now >= self.stop_ns
+            what = NEXT_END if is_over else pattern.take(unit)
+            self.phase = PHASE_NEXT
+        else:
+            self.phase = PHASE_NEXT
+            what = NEXT_END if self.should_stop(now) else pattern.choose()
+            if what == NEXT_IO:
+                wait_ns = self.rate_wait_ns(now) if self.has_rate else 0
+                if wait_ns > 0:
+                    self.end_batch()
+                    self.sleep_until(now + wait_ns, PHASE_RATE)
+                    return False
+                what = pattern.take(unit)
+        if what == NEXT_END:
+            self.end_batch()
+            if not self.next_pass():
+                self.phase = PHASE_DRAIN
+        elif what == NEXT_SYNC:
+            self.end_batch()
+            self.stat.issued(pattern.sync_ddir, 1)
+            self.book_fsync(0)
+        else:
             self.count_issue(unit)
-            due = self.due_ns(unit.ddir, unit.nbytes) if self.has_rate else 0
-            if due > now:
-                self.sleep_until(due, PHASE_RATE)
-                return False
-        self.phase = PHASE_NEXT
+            return self.do(unit)
+        return True
+
+    def do(self, unit: IoUnit) -> bool:
+        """Do an I/O; False: the thread sleeps."""
+        machine = self.machine
         unit.started_ns = machine.now_ns()
         unit.issued_ns = unit.started_ns
         machine.trace.user_io(self)
         unit.status = BLK_STS_OK
-        self.stat.issued(unit.ddir, 1)
-        self.book(unit, machine.now_ns())
+        self.stat.queued(unit.ddir)
+        self.nr_batched += 1
+        self.nr_outstanding += 1
+        if self.nr_batched >= self.batch:
+            self.end_batch()
         if self.has_think and self.wants_think():
-            self.think()
+            self.end_batch()
+            self.think(unit.ddir)
             return False
         return True
+
+    def end_batch(self) -> None:
+        """Submit and reap what is batched."""
+        nr = self.nr_batched
+        if nr == 0:
+            return
+        self.nr_batched = 0
+        self.nr_outstanding = 0
+        self.pass_bytes += self.batch_bytes(nr)
+        stat = self.stat
+        stat.committed(nr, nr)
+        now = self.machine.now_ns()
+        if not self.is_alone:
+            stat.submitted(nr)
+            stat.reaped(nr)
+            for at in range(nr):
+                unit = self.units[at]
+                stat.add_slat(unit.ddir, now - unit.started_ns)
+                unit.issued_ns = now
+        for at in range(nr):
+            self.book(self.units[at], now)
+
+    def batch_bytes(self, nr: i64) -> i64:
+        """Return what fio adds to the bytes of the pass: only an asynchronous engine counts there."""
+        total: i64 = 0
+        if not self.is_alone:
+            for at in range(nr):
+                total += self.units[at].nbytes
+        return total
 
     def unit_done(self, unit: IoUnit) -> None:
         """Never called: no bio is submitted."""

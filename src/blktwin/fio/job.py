@@ -1,14 +1,13 @@
-"""A fio thread as a task of the machine: life, stopping rules, rate, think time, fsync. engines.py submits its I/Os.
+"""A fio thread as a task of the machine: life, stopping rules, think time, fsync. engines.py submits its I/Os.
 
 run() goes on from `phase` until the thread must sleep. A wake-up may be spurious: every phase checks what it waits for.
+Differs: fio's main loop looks for jobs to start and jobs that ended every 100 ms; here they start and end in time.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
-from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from blktwin.block.bdev import FsyncCall
@@ -18,12 +17,12 @@ from blktwin.block.ioprio import effective, pack
 from blktwin.block.machine import Machine, Task, Timer
 from blktwin.block.plug import Plug
 from blktwin.block.syscalls import SYS_FSYNC
-from blktwin.fio.ddir import TRIM, WRITE
+from blktwin.fio.ddir import READ, TRIM, WRITE
 from blktwin.fio.pattern import IoPattern
-from blktwin.fio.random_state import RAND_POISSON, FioRandom
+from blktwin.fio.rate import RateControl
 from blktwin.fio.spec import JobSpec
 from blktwin.fio.stats import ThreadStat
-from blktwin.fio.unit import IoUnit
+from blktwin.fio.unit import FioFile, IoUnit
 
 PHASE_START: Final = 0
 PHASE_NEXT: Final = 1
@@ -39,7 +38,8 @@ PHASE_ENGINE: Final = 20
 """Engines number their own phases from here."""
 
 NEVER: Final = 4_000_000_000_000_000_000
-ETIMEDOUT: Final = 110
+EIO: Final = 5
+DDIR_NAMES: Final = ("read", "write", "trim", "sync", "datasync")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -89,57 +89,69 @@ class IoThread(Task):
         self.sleep_until_ns: i64 = 0
         self.own_plug: Plug = Plug()
         self.fsync_call: FsyncCall | None = None
-        self.fsync_file: i64 = 0
+        self.end_fsync_file: i64 = 0
+        """Index of the file that end_fsync syncs next."""
         self.fsync_started_ns: i64 = 0
         self.is_terminated: bool = False
         self.is_started: bool = False
-        self.epoch_ns: i64 = 0
         self.ramp_end_ns: i64 = 0
         self.stop_ns: i64 = NEVER
-        self.byte_limit: i64 = 0
+        self.usr_base_ns: i64 = 0
+        """CPU time and switches of the ramp time."""
+        self.sys_base_ns: i64 = 0
+        self.switch_base: i64 = 0
+        self.total_limit: i64 = 0
+        """Bytes of all loops, compared with issue_bytes."""
         self.pass_limit: i64 = 0
-        self.io_limit: i64 = spec.number_ios if spec.number_ios > 0 else NEVER
-        self.loops_left: i64 = spec.loops
-        self.this_bytes: i64 = 0
-        """Issued in this pass, what fio compares with size."""
+        """Bytes of one pass, compared with pass_bytes."""
+        self.ios_limit: i64 = 0
+        """number_ios of all loops; 0: none."""
+        self.loops_left: i64 = spec.loops - 1
+        self.issue_bytes: i64 = 0
+        self.pass_bytes: i64 = 0
+        """Only the asynchronous engines count it, as in fio."""
+        self.pass_completed: i64 = 0
+        """nr_completed when the pass began."""
+        self.nr_outstanding: i64 = 0
+        """Given to an asynchronous engine and not reaped."""
+        self.nr_blocks: i64 = 0
+        """Completed reads, writes and trims since the ramp time."""
         self.nr_issued: i64 = 0
         self.nr_completed: i64 = 0
         self.nr_failed: i64 = 0
-        self.has_rate: bool = any(spec.rate.bytes_per_s) or any(spec.rate.iops)
-        self.rate_bps: vec[i64] = vec[i64]([0, 0, 0])
-        self.rate_bytes: vec[i64] = vec[i64]([0, 0, 0])
-        self.rate_start_ns: i64 = 0
-        self.rate_check_ns: i64 = NEVER
-        self.rate_seen_bytes: vec[i64] = vec[i64]([0, 0, 0])
-        self.rate_seen_ios: vec[i64] = vec[i64]([0, 0, 0])
-        self.is_poisson: bool = spec.rate.process == "poisson"
-        self.poisson: list[FioRandom] = [FioRandom(pattern.seeds[RAND_POISSON + d]) for d in range(3)]
-        self.poisson_due_us: vec[i64] = vec[i64]([0, 0, 0])
+        self.rate: RateControl = RateControl(spec, pattern.seeds)
+        self.has_rate: bool = self.rate.is_limited
+        self.has_minimum: bool = self.rate.has_minimum
         self.is_timed: bool = spec.time_based
-        self.has_io_size: bool = spec.io_size_bytes > 0 or spec.io_size_percent > 0
         self.is_sync_write: bool = spec.sync != "none"
         """Opened with O_SYNC or O_DSYNC."""
         self.has_think: bool = spec.thinktime_ns > 0
         self.last_think_ns: i64 = 0
+        self.last_think_blocks: i64 = 0
         self.think_by_issue: bool = spec.thinktime_blocks_type == "issue"
         self.error: i64 = 0
         self.set_limits()
 
     def set_limits(self) -> None:
-        """Work out how many bytes a pass and the whole job issue, and the rates in bytes per second."""
+        """Work out how much a pass and the whole job may issue."""
         spec = self.spec
+        pattern = self.pattern
         region: i64 = 0
-        for file in self.pattern.files:
+        for file in pattern.files:
             region += file.io_bytes
-        self.pass_limit = region
-        self.byte_limit = spec.io_size_bytes if spec.io_size_bytes > 0 else region
+        self.region_bytes: i64 = region
+        self.io_size_bytes: i64 = spec.io_size_bytes
         if spec.io_size_percent > 0:
-            self.byte_limit = region * spec.io_size_percent // 100
-        for ddir in range(3):
-            bps: i64 = spec.rate.bytes_per_s[ddir]
-            if bps == 0:
-                bps = spec.rate.iops[ddir] * spec.bs_min[ddir]
-            self.rate_bps[ddir] = bps
+            self.io_size_bytes = region * spec.io_size_percent // 100
+        self.byte_limit: i64 = self.io_size_bytes if self.io_size_bytes > 0 else region
+        self.total_limit = self.byte_limit * spec.loops
+        self.pass_limit = region
+        if pattern.has_writes and pattern.is_random and spec.norandommap and self.io_size_bytes > region:
+            self.pass_limit = self.io_size_bytes
+        self.ios_limit = spec.number_ios * spec.loops
+        if pattern.is_trimwrite:
+            self.pass_limit += region * spec.loops
+            self.ios_limit *= 2
 
     # -- life
 
@@ -148,49 +160,63 @@ class IoThread(Task):
         now = self.machine.now_ns()
         spec = self.spec
         self.is_started = True
-        self.epoch_ns = now
         self.stat.start(now)
-        self.ramp_end_ns = now + spec.ramp_time_ns if spec.ramp_time_ns > 0 else 0
-        if spec.runtime_ns > 0:
-            self.stop_ns = now + spec.ramp_time_ns + spec.runtime_ns
-        self.rate_start_ns = now
+        if spec.ramp_time_ns > 0:
+            self.ramp_end_ns = now + spec.ramp_time_ns
+        elif spec.runtime_ns > 0:
+            self.stop_ns = now + spec.runtime_ns
         self.last_think_ns = now
-        if any(spec.rate.bytes_per_s_min) or any(spec.rate.iops_min):
-            self.rate_check_ns = now + spec.rate.cycle_ns
         self.phase = PHASE_NEXT
 
     def end_ramp(self, now: i64) -> None:
-        """Forget what came before: the ramp is over."""
+        """Forget what came before: the ramp is over, and the runtime begins."""
         self.ramp_end_ns = 0
         self.stat.reset(now)
-        self.epoch_ns = now
-        self.rate_start_ns = now
-        for ddir in range(3):
-            self.rate_bytes[ddir] = 0
-            self.poisson_due_us[ddir] = 0
+        self.usr_base_ns = self.utime_ns
+        self.sys_base_ns = self.stime_ns
+        self.switch_base = self.nr_switches
+        self.pattern.end_ramp()
+        self.rate.reset()
+        self.nr_blocks = 0
+        if self.spec.runtime_ns > 0:
+            self.stop_ns = now + self.spec.runtime_ns
 
     def should_stop(self, now: i64) -> bool:
-        """Say whether no further I/O may be begun."""
-        if now >= self.stop_ns or self.is_terminated or self.nr_issued >= self.io_limit:
+        """Say whether this pass may begin no further I/O."""
+        if now >= self.stop_ns:
+            self.is_terminated = True
+        if self.is_terminated:
             return True
-        return not self.is_timed and self.this_bytes >= self.byte_limit
+        if self.is_timed:
+            return False
+        if self.issue_bytes >= self.total_limit or self.pass_bytes >= self.pass_limit:
+            return True
+        return self.ios_limit > 0 and self.nr_blocks + self.nr_outstanding >= self.ios_limit
 
     def next_pass(self) -> bool:
         """Begin another pass over the files if the job wants one; False: it is done."""
-        if self.is_terminated or self.error != 0 or self.nr_issued >= self.io_limit:
+        if self.is_terminated or self.error != 0 or self.nr_completed == self.pass_completed:
             return False
-        if self.machine.now_ns() >= self.stop_ns:
-            return False
-        is_short = self.has_io_size and self.this_bytes < self.byte_limit and self.nr_issued > 0
-        if not is_short:
-            if self.loops_left <= 1 and not self.spec.time_based:
+        if not self.is_timed:
+            if self.loops_left > 0:
+                self.loops_left -= 1
+            elif not self.is_short():
                 return False
-            self.loops_left -= 1
-            self.this_bytes = 0
-        if self.nr_issued == 0:
-            return False
+        self.pass_bytes = 0
+        self.pass_completed = self.nr_completed
         self.pattern.restart()
         return True
+
+    def is_short(self) -> bool:
+        """Say whether the last loop leaves enough to do for another pass."""
+        if self.ios_limit > 0 and self.nr_blocks + self.nr_outstanding >= self.ios_limit:
+            return False
+        left = self.byte_limit
+        for direction in self.stat.directions:
+            left -= direction.io_bytes
+        if left < max(self.spec.bs_max):
+            return False
+        return self.io_size_bytes > 0 or not self.pattern.all_done()
 
     def terminate(self) -> None:
         """Stop after the I/Os in flight."""
@@ -204,9 +230,9 @@ class IoThread(Task):
         self.phase = PHASE_DONE
         stat = self.stat
         stat.finish(self.machine.now_ns())
-        stat.usr_ns += self.utime_ns
-        stat.sys_ns += self.stime_ns
-        stat.context_switches += self.nr_switches
+        stat.usr_ns += self.utime_ns - self.usr_base_ns
+        stat.sys_ns += self.stime_ns - self.sys_base_ns
+        stat.context_switches += self.nr_switches - self.switch_base
         stat.error = int(self.error)
         self.watcher.thread_finished(self)
 
@@ -220,6 +246,14 @@ class IoThread(Task):
     def unit_done(self, unit: IoUnit) -> None:
         """See a unit's bio end, in an interrupt or inline."""
         raise NotImplementedError
+
+    def helper_done(self, unit: IoUnit) -> None:
+        """See a unit end that a helper task has served."""
+        raise NotImplementedError
+
+    def fail_sync(self, status: i64) -> None:
+        """End the job over a sync that failed."""
+        self.fail(STATUS_ERRNO.get(int(status), EIO), "fsync failed")
 
     # -- sleeping
 
@@ -235,96 +269,117 @@ class IoThread(Task):
 
     # -- rate
 
-    def due_ns(self, ddir: i64, nbytes: i64) -> i64:
-        """Return when the next I/O of this direction may begin, and count it in; 0 for no limit."""
-        bps = self.rate_bps[ddir]
-        if bps == 0:
+    def rate_wait_ns(self, now: i64) -> i64:
+        """Return how long to wait before the chosen I/O (0: not at all); may turn its direction."""
+        pattern = self.pattern
+        rate = self.rate
+        now_us = (now - self.stat.epoch_ns) // 1000
+        # fio asks before it chooses between a trim and its write.
+        ddir = rate.choose(WRITE if pattern.is_trimwrite else pattern.ddir, now_us, pattern.is_mixed)
+        if not pattern.is_trimwrite:
+            pattern.turn_to(ddir)
+        due_us = rate.next_us[ddir]
+        if due_us <= now_us:
             return 0
-        done = self.rate_bytes[ddir]
-        self.rate_bytes[ddir] = done + nbytes
-        if self.is_poisson:
-            due = self.poisson_due_us[ddir]
-            mean_us = self.spec.bs_min[ddir] * 1_000_000 // bps
-            self.poisson_due_us[ddir] = due + exponential(self.poisson[ddir], mean_us)
-            return self.rate_start_ns + due * 1000
-        whole = done // bps
-        return self.rate_start_ns + (whole * 1_000_000 + (done - whole * bps) * 1_000_000 // bps) * 1000
-
-    def check_rate_min(self, now: i64) -> None:
-        """Fail the job when a cycle brought less than rate_min or rate_iops_min asks."""
-        rate = self.spec.rate
-        span_ms = (now - self.rate_check_ns + rate.cycle_ns) // 1_000_000
-        for ddir in range(3):
-            direction = self.stat.directions[ddir]
-            nbytes = direction.io_bytes - self.rate_seen_bytes[ddir]
-            ios = direction.done_ios - self.rate_seen_ios[ddir]
-            self.rate_seen_bytes[ddir] = direction.io_bytes
-            self.rate_seen_ios[ddir] = direction.done_ios
-            if rate.bytes_per_s_min[ddir] > 0 and nbytes * 1000 // span_ms < rate.bytes_per_s_min[ddir]:
-                self.fail(ETIMEDOUT, f"rate_min of {rate.bytes_per_s_min[ddir]} bytes/s not met")
-            elif rate.iops_min[ddir] > 0 and ios * 1000 // span_ms < rate.iops_min[ddir]:
-                self.fail(ETIMEDOUT, f"rate_iops_min of {rate.iops_min[ddir]} not met")
-        self.rate_check_ns = now + rate.cycle_ns
+        wait_ns = (due_us - now_us) * 1000
+        return wait_ns if now + wait_ns <= self.stop_ns else max(self.stop_ns - now, 0)
 
     # -- one I/O
 
     def book(self, unit: IoUnit, now: i64) -> None:
-        """Count a completed unit."""
+        """Count a completed read, write or trim."""
         unit.is_done = False
         self.nr_completed += 1
         if unit.status != BLK_STS_OK:
-            self.nr_failed += 1
-            errno = STATUS_ERRNO.get(int(unit.status), 5)
-            self.fail(errno, f"I/O error at offset {unit.offset}")
+            self.fail_unit(unit)
+            return
+        self.nr_blocks += 1
+        self.pattern.last_was_sync = False
+        if self.ramp_end_ns > 0 and now >= self.ramp_end_ns:
+            self.end_ramp(now)
             return
         self.stat.completed(unit.ddir, unit.nbytes, now - unit.issued_ns, now - unit.started_ns, now)
-        if now >= self.rate_check_ns:
-            self.check_rate_min(now)
+        if self.has_minimum and self.ramp_end_ns == 0:
+            text = self.rate.missed_minimum(self.stat, now)
+            if text:
+                self.fail(EIO, text)
+
+    def fail_unit(self, unit: IoUnit) -> None:
+        """End the job over an I/O that failed."""
+        self.nr_failed += 1
+        errno = STATUS_ERRNO.get(int(unit.status), EIO)
+        self.fail(
+            errno, f"I/O error on {unit.file.name}: {DDIR_NAMES[unit.ddir]} at {unit.offset}, {unit.nbytes} bytes"
+        )
 
     def count_issue(self, unit: IoUnit) -> None:
         """Count a unit that is about to be issued."""
         self.nr_issued += 1
         # fio compares a trimwrite job's size with its writes alone.
         if unit.ddir != TRIM or not self.pattern.is_trimwrite:
-            self.this_bytes += unit.nbytes
+            self.issue_bytes += unit.nbytes
+        if self.has_rate:
+            self.rate.note(unit.ddir, unit.nbytes)
 
     def wants_think(self) -> bool:
-        """Say whether a pause is due after this I/O: by blocks, or by time since the last pause."""
+        """Say whether a pause is due after this I/O: by blocks, or by time since the last pause began."""
         spec = self.spec
+        is_due = False
         if spec.thinktime_iotime_ns > 0:
-            if self.machine.now_ns() - self.last_think_ns >= spec.thinktime_iotime_ns:
-                return True
-            if spec.thinktime_blocks == 1:
+            is_due = self.machine.now_ns() - self.last_think_ns >= spec.thinktime_iotime_ns + spec.thinktime_ns
+            if not is_due and spec.thinktime_blocks == 1:
                 return False
-        blocks = self.nr_issued if self.think_by_issue else self.nr_completed
-        return blocks > 0 and blocks % spec.thinktime_blocks == 0
+        blocks = self.nr_blocks
+        if self.think_by_issue:
+            issues = self.pattern.issues
+            blocks = issues[READ] + issues[WRITE] + issues[TRIM]
+        if not is_due and blocks < self.last_think_blocks + spec.thinktime_blocks:
+            return False
+        self.last_think_blocks = blocks
+        self.last_think_ns = self.machine.now_ns()
+        return True
 
-    def think(self) -> None:
-        """Begin the pause: spin first, then sleep."""
+    def think(self, ddir: i64) -> None:
+        """Begin the pause after an I/O of ddir: spin first, then sleep."""
         spec = self.spec
         spin = min(spec.thinktime_spin_ns, spec.thinktime_ns)
         until = self.machine.now_ns() + spec.thinktime_ns
-        self.last_think_ns = until
-        if spec.rate.ignore_thinktime:
-            self.rate_start_ns += spec.thinktime_ns
+        if spec.rate.ignore_thinktime and self.has_rate:
+            self.rate.forgive(ddir, spec.thinktime_ns // 1000)
         if spin > 0:
             self.machine.spin(spin)
         self.sleep_until(until, PHASE_THINK)
 
     # -- fsync
 
-    def begin_fsync(self, phase: i64) -> None:
-        """Enter fsync() of the file that was used last; go on in `phase`."""
+    def begin_fsync(self, file: FioFile, phase: i64) -> None:
+        """Enter fsync() of a file; go on in `phase`."""
         machine = self.machine
         machine.trace.user_io(self)
         self.fsync_started_ns = machine.now_ns()
         machine.trace.sys_enter(self, SYS_FSYNC)
         self.phase = phase
-        bdev = self.pattern.files[self.fsync_file].bdev
+        bdev = file.bdev
         if bdev is None:
             self.fsync_call = None
         elif self.fsync_call is None or self.fsync_call.bdev is not bdev:
             self.fsync_call = FsyncCall(bdev, self)
+
+    def begin_end_fsync(self) -> bool:
+        """Enter the next fsync() of end_fsync, file by file; False when none is left to do."""
+        pattern = self.pattern
+        if not self.spec.end_fsync or self.error != 0:
+            return False
+        if pattern.last_was_sync or not pattern.has_writes:
+            return False
+        if self.end_fsync_file >= len(pattern.files):
+            self.end_fsync_file = 0
+            pattern.last_was_sync = True
+            return False
+        file = pattern.files[self.end_fsync_file]
+        self.end_fsync_file += 1
+        self.begin_fsync(file, PHASE_END_FSYNC)
+        return True
 
     def fsync_ended(self) -> bool:
         """Go on with fsync(); True when it has returned."""
@@ -333,12 +388,17 @@ class IoThread(Task):
             return False
         self.machine.trace.sys_exit(self, SYS_FSYNC, 1)
         if call is not None and call.flush_status != BLK_STS_OK:
-            self.fail(STATUS_ERRNO.get(int(call.flush_status), 5), "fsync failed")
+            self.fail_sync(call.flush_status)
         return True
 
-    def book_fsync(self) -> None:
-        """Count a completed fsync."""
-        self.stat.synced(self.machine.now_ns() - self.fsync_started_ns)
+    def book_fsync(self, lat_ns: i64) -> None:
+        """Count a completed fsync or fdatasync."""
+        self.pattern.last_was_sync = True
+        now = self.machine.now_ns()
+        if self.ramp_end_ns > 0 and now >= self.ramp_end_ns:
+            self.end_ramp(now)
+            return
+        self.stat.synced(lat_ns)
 
 
 def op_of(ddir: i64) -> i64:
@@ -348,13 +408,3 @@ def op_of(ddir: i64) -> i64:
     if ddir == TRIM:
         return REQ_OP_DISCARD
     return REQ_OP_READ
-
-
-def exponential(rand: FioRandom, mean: i64) -> i64:
-    """Draw from an exponential distribution of that mean, by fio's integer-free formula."""
-    return i64(int(negative_log(rand.unit()) * float(int(mean))))
-
-
-def negative_log(u: float) -> float:
-    """Return -ln(u) for u in [0, 1); 0 counts as the smallest draw."""
-    return -math.log(u if u > 0.0 else 1.0 / 4294967296.0)

@@ -10,14 +10,16 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from blktwin.fio.ddir import READ, TRIM, WRITE
-from blktwin.fio.random_dist import Normal, Pareto, RankSource, Zipf
+from blktwin.fio.ddir import DATASYNC, READ, SYNC, TRIM, WRITE
+from blktwin.fio.random_dist import Normal, Pareto, RankSource, Zipf, jhash
 from blktwin.fio.random_map import RandomMap
 from blktwin.fio.random_state import (
     DEFAULT_SEED,
+    RAND_BLOCK,
     RAND_BS_READ,
     RAND_MIX,
     RAND_SEQ,
+    RAND_ZONE,
     FioRandom,
     block_seed,
     thread_seeds,
@@ -28,6 +30,7 @@ from blktwin.fio.unit import FioFile, IoUnit
 NEXT_END: Final = 0
 NEXT_IO: Final = 1
 NEXT_SYNC: Final = 2
+"""sync_ddir says which."""
 NO_OFFSET: Final = -1
 NR_SEEDS: Final = 24
 
@@ -42,13 +45,11 @@ class IoPattern:
         seed = spec.randseed if spec.randseed != 0 else DEFAULT_SEED if spec.randrepeat else entropy
         self.seeds: list[int] = thread_seeds(seed, number, NR_SEEDS)
         self.number: int = number
-        self.offsets: FioRandom = FioRandom(block_seed(self.seeds, number, spec.randrepeat))
-        self.mix: FioRandom = FioRandom(self.seeds[RAND_MIX])
-        self.sizes: list[FioRandom] = [FioRandom(self.seeds[RAND_BS_READ + ddir]) for ddir in range(3)]
-        self.seq: list[FioRandom] = [FioRandom(self.seeds[RAND_SEQ]) for _ in range(3)]
         has = spec.directions()
+        self.has_writes: bool = has[WRITE]
         self.is_mixed: bool = has[READ] and has[WRITE]
         self.is_trimwrite: bool = has[TRIM] and has[WRITE]
+        self.seed_streams()
         self.has_one_ddir: bool = not self.is_mixed and not self.is_trimwrite
         self.first_file: FioFile = files[0]
         self.nr_files: i64 = len(files)
@@ -66,11 +67,19 @@ class IoPattern:
         self.is_identical: bool = spec.rw_sequencer == "identical"
         self.seq_add: i64 = spec.rw_seq_add_bytes
         self.wraps: bool = spec.time_based
+        self.wraps_seq: bool = spec.time_based and len(files) == 1
         self.issues: vec[i64] = vec[i64]([0, 0, 0])
         self.mix_ddir: i64 = READ
         self.mix_limit: i64 = 0
-        self.fsync_every: i64 = spec.fsync or spec.fdatasync
-        self.last_was_sync: bool = True
+        self.fsync_every: i64 = spec.fsync
+        self.fdatasync_every: i64 = spec.fdatasync
+        self.has_sync: bool = spec.fsync > 0 or spec.fdatasync > 0
+        self.sync_ddir: i64 = SYNC
+        self.last_was_sync: bool = False
+        """What completed last, as the thread tells."""
+        self.file: FioFile = files[0]
+        self.ddir: i64 = self.single
+        """What choose() chose; rate control may turn ddir."""
         self.rwmix_read: i64 = spec.rwmix_read
         self.is_zoned: bool = any(dist.zones for dist in spec.distribution)
         self.bs_is_seq_rand: bool = spec.bs_is_seq_rand
@@ -93,12 +102,13 @@ class IoPattern:
             if has_map and nr_blocks > 0:
                 file.map = RandomMap(nr_blocks)
             if self.is_random and nr_blocks > 0:
-                file.ranks = self.make_ranks(file, nr_blocks)
+                unit_bytes = min(spec.bs_min[READ], spec.bs_min[WRITE])
+                file.ranks = self.make_ranks(file, -(-int(file.io_bytes) // unit_bytes))
 
     def make_ranks(self, file: FioFile, nr_blocks: int) -> RankSource | None:
         """Return the source of a non-uniform distribution, None for a uniform or zoned one."""
         dist = self.spec.distribution[self.single]
-        seed = jhash(file.name) * self.number if self.spec.randrepeat else self.seeds[4]
+        seed = jhash(file.name) * self.number if self.spec.randrepeat else self.seeds[RAND_BLOCK]
         if dist.kind == "zipf":
             return Zipf(nr_blocks, dist.theta, dist.center, seed)
         if dist.kind == "pareto":
@@ -107,45 +117,104 @@ class IoPattern:
             return Normal(nr_blocks, dist.theta, dist.center, seed)
         return None
 
+    def seed_streams(self) -> None:
+        """Make all streams, at their beginning; trimwrite draws the lengths of trims and writes alike."""
+        seeds = self.seeds
+        self.offsets: FioRandom = FioRandom(block_seed(seeds, self.number, self.spec.randrepeat))
+        self.mix: FioRandom = FioRandom(seeds[RAND_MIX])
+        self.zones: FioRandom = FioRandom(seeds[RAND_ZONE])
+        self.sizes: list[FioRandom] = [FioRandom(seeds[RAND_BS_READ + ddir]) for ddir in range(3)]
+        if self.is_trimwrite:
+            self.sizes[TRIM] = FioRandom(seeds[RAND_BS_READ + WRITE])
+        self.seq: list[FioRandom] = [FioRandom(seeds[RAND_SEQ]) for _ in range(3)]
+
     def restart(self) -> None:
-        """Begin another pass over the files; a repeatable job repeats its offsets."""
+        """Begin another pass over the files; a repeatable job repeats its draws."""
         for file in self.files:
             file.reset()
+        self.mix_limit = 0
+        self.last_was_sync = False
         if self.spec.randrepeat:
-            self.offsets = FioRandom(block_seed(self.seeds, self.number, True))
+            self.seed_streams()
+
+    def end_ramp(self) -> None:
+        """Forget what was issued in the ramp time."""
+        for ddir in range(3):
+            self.issues[ddir] = 0
+        self.mix_limit = 0
+        self.last_was_sync = False
+
+    def all_done(self) -> bool:
+        """Say whether no file has more I/O in this pass."""
+        return all(file.is_done for file in self.files)
 
     # -- what next
 
     def next(self, unit: IoUnit) -> i64:
         """Fill unit with the next I/O; return NEXT_IO, NEXT_SYNC when a sync is due, NEXT_END at the end."""
-        every = self.fsync_every
-        if every > 0 and not self.last_was_sync:
-            writes = self.issues[WRITE]
-            if writes > 0 and writes % every == 0:
-                self.last_was_sync = True
-                return NEXT_SYNC
+        what = self.choose()
+        return self.take(unit) if what == NEXT_IO else what
+
+    def choose(self) -> i64:
+        """Choose file and direction; return NEXT_IO, NEXT_SYNC when a sync of that file is due, NEXT_END at the end."""
+        file = self.first_file
+        if self.nr_files > 1:
+            found = self.pick_file()
+            if found is None:
+                return NEXT_END
+            file = found
+            self.file = file
+        elif file.is_done:
+            return NEXT_END
+        if self.has_sync and not self.last_was_sync and self.is_sync_due():
+            return NEXT_SYNC
+        self.ddir = self.single if self.has_one_ddir else self.next_ddir(file)
+        return NEXT_IO
+
+    def take(self, unit: IoUnit) -> i64:
+        """Fill unit with an I/O of the chosen file and direction; a file without more gives way to the next."""
+        while True:
+            ddir = self.ddir
+            if self.fill(unit, self.file, ddir):
+                self.issues[ddir] += 1
+                return NEXT_IO
+            self.file.is_done = True
+            what = self.choose()
+            if what != NEXT_IO:
+                return what
+
+    def turn_to(self, ddir: i64) -> None:
+        """Take another direction than choose() did."""
+        self.ddir = ddir
+        self.mix_ddir = ddir
+
+    def is_sync_due(self) -> bool:
+        """Say whether the writes so far ask for fsync, else for fdatasync; sync_ddir says which."""
+        writes = self.issues[WRITE]
+        if writes == 0:
+            return False
+        if self.fsync_every > 0 and writes % self.fsync_every == 0:
+            self.sync_ddir = SYNC
+            return True
+        self.sync_ddir = DATASYNC
+        return self.fdatasync_every > 0 and writes % self.fdatasync_every == 0
+
+    def pick_file(self) -> FioFile | None:
+        """Return the next file that is not done, round robin; None if all are."""
+        files = self.files
         tries = self.nr_files
         while tries > 0:
             tries -= 1
-            file = self.first_file if self.nr_files == 1 else self.pick_file()
-            ddir = self.single if self.has_one_ddir else self.next_ddir(file)
-            if self.fill(unit, file, ddir):
-                self.issues[ddir] += 1
-                self.last_was_sync = False
-                return NEXT_IO
-        return NEXT_END
-
-    def pick_file(self) -> FioFile:
-        """Return the next file, round robin."""
-        files = self.files
-        at = self.next_file
-        self.next_file = at + 1 if at + 1 < len(files) else 0
-        return files[at]
+            at = self.next_file
+            self.next_file = at + 1 if at + 1 < self.nr_files else 0
+            if not files[at].is_done:
+                return files[at]
+        return None
 
     def next_ddir(self, file: FioFile) -> i64:
         """Choose the direction."""
         if self.is_trimwrite:
-            return TRIM if file.last_pos[WRITE] == file.last_pos[TRIM] else WRITE
+            return TRIM if file.last_start[WRITE] == file.last_start[TRIM] else WRITE
         if self.issues[self.mix_ddir] >= self.mix_limit:
             drawn: i64 = READ if self.mix.percent() <= self.rwmix_read else WRITE
             if drawn != self.mix_ddir:
@@ -163,8 +232,8 @@ class IoPattern:
         if nbytes <= 0:
             return False
         chart = file.map
-        if chart is not None and unit.is_random:
-            block = self.map_block
+        if chart is not None and unit.is_random and not (self.is_trimwrite and ddir == WRITE):
+            block = self.bs_min[ddir]
             if nbytes == block:
                 # The draw has found it clear.
                 chart.set(unit.block)
@@ -175,6 +244,9 @@ class IoPattern:
         unit.file = file
         unit.ddir = ddir
         unit.offset = file.offset_bytes + offset
+        if self.is_trimwrite and ddir == TRIM and self.is_random and file.last_start[TRIM] == unit.offset:
+            # The same place again: the write that follows must still see a difference.
+            file.last_start[WRITE] -= 1
         unit.nbytes = nbytes
         file.last_start[ddir] = unit.offset
         file.last_pos[ddir] = unit.offset + nbytes
@@ -191,6 +263,9 @@ class IoPattern:
             if is_new:
                 self.run_left = self.run_length
         unit.is_random = False
+        if self.is_trimwrite and self.is_random and ddir == WRITE:
+            unit.is_random = True
+            return file.last_start[TRIM]
         if is_new:
             if not self.is_random:
                 return self.seq_offset(file, ddir)
@@ -210,15 +285,17 @@ class IoPattern:
     def seq_offset(self, file: FioFile, ddir: i64) -> i64:
         """Return where the last I/O of this direction ended, plus the job's step."""
         pos = file.last_pos[ddir]
-        if pos == file.offset_bytes + file.io_bytes and self.wraps:
+        if self.wraps_seq and pos >= file.offset_bytes + file.io_bytes:
             pos = file.offset_bytes
         if pos >= file.real_bytes:
             return NO_OFFSET
+        if self.seq_add < 0 and file.offset_bytes > 0 and pos == file.offset_bytes:
+            pos = file.io_bytes
         offset = pos - file.offset_bytes
-        if offset > 0 and self.seq_add != 0:
+        if offset != 0 and self.seq_add != 0:
             offset += self.seq_add
             if offset >= file.real_bytes or offset < 0:
-                offset = 0
+                offset = file.offset_bytes if self.seq_add > 0 else file.io_bytes + self.seq_add
         return offset
 
     def random_offset(self, unit: IoUnit, file: FioFile, ddir: i64) -> i64:
@@ -258,25 +335,29 @@ class IoPattern:
         return size // self.align[ddir]
 
     def zoned_block(self, file: FioFile, ddir: i64) -> i64:
-        """Draw a zone by its share of accesses, then a block inside it."""
+        """Draw a zone by its share of accesses, then a block inside it; NO_OFFSET when the zone does not fit."""
         dist = self.spec.distribution[ddir]
-        draw = int(self.offsets.percent())
-        region = int(file.io_bytes)
-        start = 0
+        draw = self.zones.percent()
+        last = file.nr_starts[ddir]
+        start: i64 = 0
         for access, size in dist.zones:
-            length = size if dist.kind == "zoned_abs" else region * size // 100
             draw -= access
-            if draw <= 0:
-                blocks = max(1, length // int(self.align[ddir]))
-                first = start // int(self.align[ddir])
-                return min(first + self.offsets.below(blocks), file.nr_starts[ddir] - 1)
-            start += length
-        return self.offsets.below(file.nr_starts[ddir])
+            if draw > 0:
+                start += size
+                continue
+            if dist.kind == "zoned":
+                return start * last // 100 + self.offsets.below(last * size // 100)
+            first = start // self.align[ddir]
+            end = (start + size) // self.align[ddir]
+            return first + self.offsets.below(end - first) if end <= last else NO_OFFSET
+        return self.offsets.below(last)
 
     # -- lengths
 
     def next_size(self, file: FioFile, ddir: i64, offset: i64, is_random: bool) -> i64:
         """Return the next length, 0 when not even the smallest fits."""
+        if self.is_trimwrite and self.is_random and ddir == WRITE:
+            return file.last_pos[TRIM] - file.last_start[TRIM]
         room = file.io_bytes - offset
         if self.bs_is_seq_rand:
             ddir = WRITE if is_random else READ
@@ -314,54 +395,3 @@ def split_size(split: tuple[tuple[int, int], ...], draw: i64, room: i64) -> i64:
         if int(draw) * 100 <= 0xFFFFFFFF * share and size <= room:
             break
     return size
-
-
-def jhash(name: str) -> int:
-    """Return Bob Jenkins' lookup3-style hash of a file name, as fio seeds its distributions (initval 0)."""
-    data = name.encode()
-    a = b = c = (0xDEADBEEF + len(data)) & 0xFFFFFFFF
-    at = 0
-    left = len(data)
-    while left > 12:
-        a = (a + int.from_bytes(data[at : at + 4], "little")) & 0xFFFFFFFF
-        b = (b + int.from_bytes(data[at + 4 : at + 8], "little")) & 0xFFFFFFFF
-        c = (c + int.from_bytes(data[at + 8 : at + 12], "little")) & 0xFFFFFFFF
-        a, b, c = jhash_mix(a, b, c)
-        at += 12
-        left -= 12
-    tail = data[at:] + bytes(12 - left)
-    a = (a + int.from_bytes(tail[0:4], "little")) & 0xFFFFFFFF
-    b = (b + int.from_bytes(tail[4:8], "little")) & 0xFFFFFFFF
-    c = (c + int.from_bytes(tail[8:12], "little")) & 0xFFFFFFFF
-    return jhash_final(a, b, c) if left > 0 else c
-
-
-def rot(x: int, k: int) -> int:
-    """Rotate a 32-bit word left."""
-    return ((x << k) | (x >> (32 - k))) & 0xFFFFFFFF
-
-
-def jhash_mix(a: int, b: int, c: int) -> tuple[int, int, int]:
-    """Mix three words, reversibly."""
-    for k, turn in ((4, 0), (6, 1), (8, 2), (16, 0), (19, 1), (4, 2)):
-        if turn == 0:
-            a = ((a - c) & 0xFFFFFFFF) ^ rot(c, k)
-            c = (c + b) & 0xFFFFFFFF
-        elif turn == 1:
-            b = ((b - a) & 0xFFFFFFFF) ^ rot(a, k)
-            a = (a + c) & 0xFFFFFFFF
-        else:
-            c = ((c - b) & 0xFFFFFFFF) ^ rot(b, k)
-            b = (b + a) & 0xFFFFFFFF
-    return a, b, c
-
-
-def jhash_final(a: int, b: int, c: int) -> int:
-    """Mix three words for good."""
-    c = ((c ^ b) - rot(b, 14)) & 0xFFFFFFFF
-    a = ((a ^ c) - rot(c, 11)) & 0xFFFFFFFF
-    b = ((b ^ a) - rot(a, 25)) & 0xFFFFFFFF
-    c = ((c ^ b) - rot(b, 16)) & 0xFFFFFFFF
-    a = ((a ^ c) - rot(c, 4)) & 0xFFFFFFFF
-    b = ((b ^ a) - rot(a, 14)) & 0xFFFFFFFF
-    return ((c ^ b) - rot(b, 24)) & 0xFFFFFFFF

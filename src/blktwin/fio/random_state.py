@@ -23,7 +23,9 @@ RAND_BLOCK: Final = 6
 RAND_SEQ: Final = 10
 """percentage_random; every direction has a stream of its own from this one seed."""
 RAND_START_DELAY: Final = 13
-RAND_POISSON: Final = 16
+RAND_ZONE: Final = 16
+RAND_POISSON: Final = (15, 17, 18)
+"""For reads, writes and trims."""
 
 
 class FioRandom:

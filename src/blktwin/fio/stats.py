@@ -167,10 +167,10 @@ class ThreadStat:
     def issued_alone(self, ddir: i64) -> None:
         """Count one I/O of a synchronous engine: issued at depth 1, submitted and reaped by itself."""
         self.alone += 1
-        if ddir == SYNC:
-            self.sync_ios += 1
-        else:
+        if ddir < SYNC:
             self.directions[ddir].total_ios += 1
+        elif ddir == SYNC:
+            self.sync_ios += 1
 
     def issued(self, ddir: i64, depth: i64) -> None:
         """Count one I/O given to an engine that submits each at once. depth: in flight, this one included."""
@@ -179,10 +179,10 @@ class ThreadStat:
 
     def queued(self, ddir: i64) -> None:
         """Count one I/O put into an asynchronous engine's queue; committed() follows when the queue is submitted."""
-        if ddir == SYNC:
-            self.sync_ios += 1
-        else:
+        if ddir < SYNC:
             self.directions[ddir].total_ios += 1
+        elif ddir == SYNC:
+            self.sync_ios += 1
 
     def committed(self, count: i64, depth: i64) -> None:
         """Count the depth that count queued I/Os saw when they were submitted. depth: in flight, they included."""
@@ -213,7 +213,7 @@ class ThreadStat:
 
     def add_slat(self, ddir: i64, ns: i64) -> None:
         """Count a submission latency: from the I/O's start to its issue (asynchronous engines only)."""
-        if self.has_slat and ddir != SYNC:
+        if self.has_slat and ddir < SYNC:
             self.directions[ddir].slat.add(ns)
 
     def completed(self, ddir: i64, nbytes: i64, clat_ns: i64, lat_ns: i64, now_ns: i64) -> None:

@@ -1,4 +1,4 @@
-"""An I/O unit: the bio that a fio thread fills again and again, and the file that it goes to."""
+"""An I/O unit: the bio that a fio thread fills again and again, the file that it goes to, and a list of units."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ class FioFile:
         self.last_start: vec[i64] = vec[i64]([-1] * 3)
         self.nr_starts: vec[i64] = vec[i64]([0] * 3)
         """Per direction, how many aligned places an I/O can start at."""
+        self.is_done: bool = False
+        """True when this pass has no more I/O for the file."""
         self.map: RandomMap | None = None
         self.ranks: RankSource | None = None
 
     def reset(self) -> None:
         """Start over: positions and map as at first."""
+        self.is_done = False
         for ddir in range(3):
             self.last_pos[ddir] = self.offset_bytes
             self.last_start[ddir] = -1
@@ -76,3 +79,34 @@ class IoUnit(Bio):
         """Tell the thread."""
         self.is_done = True
         self.thread.unit_done(self)
+
+
+class UnitFifo:
+    """Units in order."""
+
+    def __init__(self) -> None:
+        self.head: IoUnit | None = None
+        self.tail: IoUnit | None = None
+        self.count: i64 = 0
+
+    def append(self, unit: IoUnit) -> None:
+        """Put unit last."""
+        unit.following = None
+        tail = self.tail
+        if tail is None:
+            self.head = unit
+        else:
+            tail.following = unit
+        self.tail = unit
+        self.count += 1
+
+    def pop(self) -> IoUnit:
+        """Take the first; there must be one."""
+        unit = self.head
+        assert unit is not None, "the list is empty"
+        self.head = unit.following
+        if self.head is None:
+            self.tail = None
+        unit.following = None
+        self.count -= 1
+        return unit

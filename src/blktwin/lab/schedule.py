@@ -9,6 +9,7 @@ from blktwin.fio.job import IoThread, ThreadWatcher
 from blktwin.fio.random_state import RAND_START_DELAY, FioRandom
 from blktwin.sim.events import Event
 from blktwin.sim.machine import SimMachine
+from blktwin.units import NSEC_PER_USEC
 
 
 class StartEvent(Event):
@@ -33,6 +34,8 @@ class Schedule(ThreadWatcher):
         self.running: list[IoThread] = []
         self.finished: list[IoThread] = []
         self.delay_ns: dict[int, int] = {}
+        self.has_exitall = False
+        """exitall in one job counts for the whole run."""
         self.all_from_ns = -1
         self.all_until_ns = -1
         self.bytes_from = [0, 0, 0]
@@ -41,11 +44,12 @@ class Schedule(ThreadWatcher):
     def begin(self, threads: list[IoThread]) -> None:
         """Take the threads and start those that may."""
         self.waiting = list(threads)
+        self.has_exitall = any(thread.spec.exitall for thread in threads)
         for thread in threads:
             low, high = thread.spec.startdelay_ns
             if high > low:
                 rand = FioRandom(thread.pattern.seeds[RAND_START_DELAY])
-                low += int(rand.unit() * (high - low))
+                low += int((high - low + NSEC_PER_USEC) * rand.unit()) // NSEC_PER_USEC * NSEC_PER_USEC
             self.delay_ns[thread.number] = low
         for delay in sorted(set(self.delay_ns.values()) - {0}):
             self.machine.events.at(StartEvent(self), delay)
@@ -56,10 +60,12 @@ class Schedule(ThreadWatcher):
         still: list[IoThread] = []
         walled = False
         for thread in self.waiting:
-            if walled or self.delay_ns[thread.number] > now_ns or self.is_waiting_for(thread):
+            if walled or self.delay_ns[thread.number] > now_ns:
                 still.append(thread)
             elif thread.spec.stonewall and self.running:
                 walled = True
+                still.append(thread)
+            elif self.is_waiting_for(thread):
                 still.append(thread)
             else:
                 self.running.append(thread)
@@ -70,9 +76,11 @@ class Schedule(ThreadWatcher):
             self.bytes_from = self.bytes_done()
 
     def is_waiting_for(self, thread: IoThread) -> bool:
-        """Say whether the job named by wait_for has not ended."""
+        """Say whether a job named by wait_for has not ended; a job never waits for its own name."""
         name = thread.spec.wait_for
-        return bool(name) and any(other.spec.name == name for other in self.waiting + self.running)
+        if not name or name == thread.spec.name:
+            return False
+        return any(other.spec.name == name for other in self.waiting + self.running)
 
     def bytes_done(self) -> list[int]:
         """Return bytes done so far, per direction, over all threads."""
@@ -87,12 +95,17 @@ class Schedule(ThreadWatcher):
             self.bytes_until = self.bytes_done()
         self.running.remove(thread)
         self.finished.append(thread)
-        if thread.spec.exitall:
-            self.waiting = []
-            for other in self.running:
-                other.terminate()
+        if self.has_exitall:
+            self.stop_group(thread.spec.group_id)
         if self.waiting:
             self.machine.events.at(StartEvent(self), now)
+
+    def stop_group(self, group_id: int) -> None:
+        """Stop the running jobs of a group, and never start those that wait; fio's default scope of exitall."""
+        self.waiting = [thread for thread in self.waiting if thread.spec.group_id != group_id]
+        for thread in self.running:
+            if thread.spec.group_id == group_id:
+                thread.terminate()
 
     def common_window(self) -> dict[str, object] | None:
         """Return when all threads ran together and what they moved then, None if they never did."""

@@ -8,7 +8,8 @@ from blktwin.block.machine import Machine
 from blktwin.block.queue import RequestQueue
 from blktwin.drivers.hardware import HardwareDriver
 from blktwin.errors import ConfigError, UsageError
-from blktwin.fio.engine_aio import AsyncThread, PosixAioThread
+from blktwin.fio.engine_aio import AsyncThread
+from blktwin.fio.engine_posix import PosixAioThread
 from blktwin.fio.engines import NullThread, SyncThread
 from blktwin.fio.job import IoThread, ThreadWatcher
 from blktwin.fio.pattern import IoPattern
@@ -71,7 +72,7 @@ class World:
     def build_threads(self, watcher: ThreadWatcher) -> None:
         """Make every thread of the plan."""
         for number, spec in enumerate(self.plan.jobs, 1):
-            files = [self.open_file(spec, name) for name in spec.filenames]
+            files = [self.open_file(spec, index) for index in range(len(spec.filenames))]
             pattern = IoPattern(spec, files, number, self.stack.seed * 0x9E3779B97F4A7C15 + number)
             cgroup = self.cgroup_of(spec)
             thread = make_thread(self.machine, spec, pattern, cgroup, watcher, number)
@@ -127,26 +128,25 @@ class World:
 
     # -- files
 
-    def open_file(self, spec: JobSpec, name: str) -> FioFile:
+    def open_file(self, spec: JobSpec, index: int) -> FioFile:
         """Return a thread's view of a file: a device, a regular file laid out on a disk, or nothing (null engine)."""
-        nr_files = len(spec.filenames)
+        name = spec.filenames[index]
         if spec.ioengine == "null":
-            real = file_length(spec, nr_files) or NULL_FILE_BYTES
-            return self.view(spec, name, None, real, 0, nr_files)
+            real = file_length(spec, index) or NULL_FILE_BYTES
+            return self.view(spec, index, None, real, 0)
         if name.startswith("/dev/"):
             bdev = self.disk_at(name).bdev
-            return self.view(spec, name, bdev, int(bdev.size_bytes), 0, nr_files)
-        disk, base, length = self.lay_out(spec, name, nr_files)
-        return self.view(spec, name, disk.bdev, length, base, nr_files)
+            return self.view(spec, index, bdev, int(bdev.size_bytes), 0)
+        disk, base, length = self.lay_out(spec, name)
+        return self.view(spec, index, disk.bdev, length, base)
 
-    def lay_out(self, spec: JobSpec, name: str, nr_files: int) -> tuple[Disk, int, int]:
+    def lay_out(self, spec: JobSpec, name: str) -> tuple[Disk, int, int]:
         """Place a regular file on the first disk; the second user of a name gets the same place."""
         known = self.files.get(name)
         if known is not None:
             return known
-        length = max(
-            (file_length(job, len(job.filenames)) for job in self.plan.jobs if name in job.filenames), default=0
-        )
+        users = [job for job in self.plan.jobs if name in job.filenames]
+        length = max((file_length(job, job.filenames.index(name)) for job in users), default=0)
         if length <= 0:
             raise ConfigError(
                 f"{name} is not a device, so the job needs size=", file=spec.file, line=spec.line, key=spec.name
@@ -168,8 +168,9 @@ class World:
         self.notes.append(f"{name}: {length} bytes of {disk.spec.path} (no file system is modelled)")
         return place
 
-    def view(self, spec: JobSpec, name: str, bdev: BlockDevice | None, real: int, base: int, nr_files: int) -> FioFile:
+    def view(self, spec: JobSpec, index: int, bdev: BlockDevice | None, real: int, base: int) -> FioFile:
         """Return the region of a file that one thread uses, as fio computes it."""
+        name = spec.filenames[index]
         align = spec.offset_align_bytes or min(bs for bs in spec.bs_min if bs > 0)
         offset = spec.offset_bytes
         if spec.offset_percent:
@@ -184,12 +185,13 @@ class World:
                 line=spec.line,
                 key=spec.name,
             )
-        size = spec.size_bytes // nr_files if nr_files > 1 and spec.size_bytes else spec.size_bytes
+        size = share_of(spec, index)
         if spec.size_percent:
             size = real * spec.size_percent // 100
+            size -= size % smallest_block(spec)
         room = real - offset
         region = min(size, room) if size else room
-        if region < min(bs for bs in spec.bs_min if bs > 0):
+        if region < smallest_block(spec):
             raise ConfigError(
                 f"{name} has {region} bytes from offset {offset} on, less than one block",
                 file=spec.file,
@@ -209,9 +211,22 @@ class World:
         return group
 
 
-def file_length(spec: JobSpec, nr_files: int) -> int:
+def smallest_block(spec: JobSpec) -> int:
+    """Return the smallest block of any direction that the job uses."""
+    return min(bs for bs, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
+
+
+def share_of(spec: JobSpec, index: int) -> int:
+    """Return one file's part of size=; the first files get what does not divide, in whole blocks. 0: no size=."""
+    nr_files = len(spec.filenames)
+    size = spec.size_bytes // nr_files
+    block = smallest_block(spec)
+    return size + block if index < (spec.size_bytes - size * nr_files) // block else size
+
+
+def file_length(spec: JobSpec, index: int) -> int:
     """Return how long a regular file must be for one thread, as fio makes it; 0 if the job does not say."""
-    size = spec.filesize_bytes or spec.size_bytes // nr_files
+    size = spec.filesize_bytes or share_of(spec, index)
     return size + spec.offset_bytes + spec.offset_increment_bytes * spec.clone_index if size else 0
 
 
@@ -222,7 +237,9 @@ def make_thread(
     pid = FIRST_PID + number
     engine = spec.ioengine
     if engine == "null":
-        return NullThread(machine, spec, pattern, cgroup, watcher, number, pid)
+        idle = NullThread(machine, spec, pattern, cgroup, watcher, number, pid)
+        idle.prepare()
+        return idle
     if engine in ("libaio", "io_uring"):
         asynchronous = AsyncThread(machine, spec, pattern, cgroup, watcher, number, pid)
         asynchronous.prepare()

@@ -1,0 +1,42 @@
+"""A kernel worker that does the syncs of an io_uring: they may block, so the ring never does them itself."""
+
+from __future__ import annotations
+
+from blktwin.block.bdev import FsyncCall
+from blktwin.block.bio import BLK_STS_OK
+from blktwin.block.machine import Task
+from blktwin.fio.job import IoThread
+from blktwin.fio.unit import IoUnit
+
+
+class SyncHelper(Task):
+    """A kernel worker that does one fsync at a time for a thread's ring."""
+
+    def __init__(self, owner: IoThread, pid: int) -> None:
+        super().__init__(pid, "iou-wrk", owner.cgroup)
+        self.owner: IoThread = owner
+        self.ioprio = owner.ioprio
+        self.cpu = owner.cpu
+        self.unit: IoUnit | None = None
+        self.call: FsyncCall | None = None
+
+    def serve(self, unit: IoUnit) -> None:
+        """Begin a unit's sync, soon."""
+        self.unit = unit
+        bdev = unit.file.bdev
+        assert bdev is not None
+        call = self.call
+        if call is None or call.bdev is not bdev:
+            self.call = FsyncCall(bdev, self)
+        self.owner.machine.wake_task(self)
+
+    def run(self) -> None:
+        """Go on with the sync."""
+        unit = self.unit
+        call = self.call
+        if unit is None or call is None or not call.advance():
+            return
+        self.unit = None
+        if call.flush_status != BLK_STS_OK:
+            self.owner.fail_sync(call.flush_status)
+        self.owner.helper_done(unit)
