@@ -205,16 +205,20 @@ class RequestQueue:
     # -- insertion and running
 
     def insert_request(self, rq: Request, at_head: bool) -> None:
-        """Insert rq where it waits for a dispatch: elevator, software queue, or (flushes) the dispatch list.
+        """Insert rq where it waits for a dispatch: elevator, software queue, or (flushes) the head of the dispatch list.
 
         An elevator traces the insertion itself, unless it merges rq.
         Kernel: blk_mq_insert_request(), block/blk-mq.c, v6.12.
         """
-        if rq.rq_flags & RQF_FLUSH_RQ or (rq.rq_flags & RQF_FLUSH_SEQ and self.rules.flush_data_bypasses_elevator):
+        elevator = self.elevator
+        rq_flags = rq.rq_flags
+        # An elevator must not meet what it does not know: it would not hear of its end.
+        is_foreign = elevator is not None and not rq_flags & RQF_USE_SCHED
+        is_data = rq_flags & RQF_FLUSH_SEQ != 0 and self.rules.flush_data_bypasses_elevator
+        if is_foreign or is_data or rq_flags & RQF_FLUSH_RQ:
             self.bypass_insert(rq, True)
             return
         rq.is_queued = True
-        elevator = self.elevator
         if elevator is not None:
             elevator.insert_request(rq.hctx, rq, at_head)
         else:

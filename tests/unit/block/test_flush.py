@@ -245,6 +245,19 @@ def test_a_device_with_fua_and_an_elevator_until_6_4() -> None:
     world.check_quiet()
 
 
+def test_what_the_elevator_does_not_know_comes_back_past_it() -> None:
+    """A FUA write that had bypassed the elevator is requeued by the driver: the elevator would never see its end."""
+    elevator = Deadline()
+    world = make(rules="6.1", fua=True, elevator=elevator)
+    world.write(world.task(), 0, flags=REQ_SYNC | REQ_FUA)
+    world.q.requeue_request(world.device.held.pop())
+    world.machine.run_works()
+    assert world.trace.letters() == "QGDRD"
+    assert elevator.lists[1].nr_inserted == 0
+    world.complete_all()
+    world.check_quiet()
+
+
 def test_each_hardware_queue_flushes_for_itself() -> None:
     """Two in flight, on two queues, with an elevator that is run from one of them."""
     world = make(cpus=2, hw=2, elevator=Deadline())
