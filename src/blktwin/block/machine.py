@@ -76,6 +76,8 @@ class Task:
         self.is_queued: bool = False
         self.next_runnable: Task | None = None
         """The machine's run queue link."""
+        self.ran_until_ns: i64 = 0
+        """When its last stretch on a CPU ends; the machine's own."""
         self.runnable_at_ns: i64 = 0
         """When it was woken, on the clock of who woke it; the machine's own."""
 

@@ -149,6 +149,7 @@ class Cpu(Event):
         task.stime_ns += end - start - (task.utime_ns - utime_ns)
         self.busy_ns += end - start
         self.free_at_ns = end
+        task.ran_until_ns = end
         if self.nr_runnable > 0:
             self.look_again()
 

@@ -235,11 +235,14 @@ class SimMachine(Machine):
         self.current.utime_ns += ns
 
     def wake_task(self, task: Task) -> None:
-        """Make task runnable on its last CPU if that is idle, else on an idle one, else behind the others."""
+        """Make task runnable on its last CPU if that is idle, else on an idle one, else behind the others.
+
+        One that is still on its way to sleep stays where it is.
+        """
         if task.is_queued:
             return
         cpu = self.cpus[task.cpu]
-        if self.nr_cpus > 1 and not self.has_room(cpu):
+        if self.nr_cpus > 1 and task.ran_until_ns <= self.local_ns and not self.has_room(cpu):
             # The waker's own CPU is left out below, but not here: the waker sleeps soon.
             if not (cpu.is_running and cpu.nr_runnable == 0 and self.current is not cpu.idle_task):
                 for other in self.cpus:
