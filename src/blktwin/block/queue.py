@@ -205,7 +205,7 @@ class RequestQueue:
     # -- insertion and running
 
     def insert_request(self, rq: Request, at_head: bool) -> None:
-        """Insert rq where it waits for a dispatch: elevator, software queue, or (flushes) the head of the dispatch list.
+        """Insert rq where it waits for a dispatch: elevator, software queue, or (flushes) the dispatch list.
 
         An elevator traces the insertion itself, unless it merges rq.
         Kernel: blk_mq_insert_request(), block/blk-mq.c, v6.12.
