@@ -145,7 +145,12 @@ def test_paced_jobs_run_as_long(tmp_path: Path) -> None:
     late_ms = [late for _, late in TIMED]
     rows = pairs([job for job, _ in TIMED], f"{COMMON} --ioengine=null", tmp_path)
     for (job, model, real), limit in zip(rows, late_ms, strict=True):
-        assert (job, counts(model)) == (job, counts(real))
+        assert model["error"] == real["error"] == 0
+        assert model["sync"]["total_ios"] == real["sync"]["total_ios"]
+        # Which direction a mix turns to when both are late depends on how late they are.
+        slack = 6 if "--rw=rw" in job else 0
+        for ddir in ("read", "write"):
+            assert abs(model[ddir]["total_ios"] - real[ddir]["total_ios"]) <= slack, job
         late = real["job_runtime"] - model["job_runtime"]
         assert -2 <= late <= limit + 30, (job, late)
 

@@ -53,7 +53,9 @@ class Zipf(RankSource):
             total += (1.0 / rank) ** theta
         self.zeta_n: float = total
         self.alpha: float = 1.0 / (1.0 - theta)
-        self.eta: float = (1.0 - (2.0 / nr_ranges) ** (1.0 - theta)) / (1.0 - self.zeta_2 / total)
+        self.eta: float = 0.0
+        if nr_ranges > 2:
+            self.eta = (1.0 - (2.0 / nr_ranges) ** (1.0 - theta)) / (1.0 - self.zeta_2 / total)
 
     def next_block(self) -> i64:
         """Return the next block."""

@@ -13,6 +13,8 @@ from blktwin.fio.spec import JobPlan
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.stack import Stack
 from blktwin.lab.world import FIRST_PID, World
+from blktwin.sim.devices.latency import Latency
+from blktwin.sim.devices.options import Value
 from blktwin.sim.trace import CostTrace
 
 EPOCH_MS = 1_767_225_600_000
@@ -33,14 +35,25 @@ def simulate(
     allow_unbounded: bool = True,
 ) -> RunResult:
     """Run all jobs to their end and return the result; Ctrl-C gives what is known so far, marked partial."""
-    world = World(plan, stack, trace)
-    schedule = Schedule(world.machine)
-    world.build_threads(schedule)
+    world, schedule = prepare(plan, stack, trace)
     if not allow_unbounded:
         check_bounds(world)
     plan.notes.extend(world.notes)
+    is_partial = drive(world, schedule, progress)
+    return collect(world, schedule, is_partial)
+
+
+def prepare(plan: JobPlan, stack: Stack, trace: CostTrace | None = None) -> tuple[World, Schedule]:
+    """Build everything; nothing has run yet."""
+    world = World(plan, stack, trace)
+    schedule = Schedule(world.machine)
+    world.build_threads(schedule)
+    return world, schedule
+
+
+def drive(world: World, schedule: Schedule, progress: Progress | None = None) -> bool:
+    """Run all jobs to their end; True when Ctrl-C came before that."""
     schedule.begin(world.threads)
-    is_partial = False
     try:
         while world.machine.run(FOREVER_NS, CHUNK_EVENTS):
             if progress is not None:
@@ -48,11 +61,11 @@ def simulate(
             if not schedule.waiting and not schedule.running:
                 break
     except KeyboardInterrupt:
-        is_partial = True
-    if not is_partial and (schedule.running or schedule.waiting):
+        return True
+    if schedule.running or schedule.waiting:
         stuck = ", ".join(thread.spec.name for thread in schedule.running + schedule.waiting)
         raise BlktwinError(f"the simulation has come to a halt with jobs unfinished: {stuck} (please report this)")
-    return collect(world, schedule, is_partial)
+    return False
 
 
 def check_bounds(world: World) -> None:
@@ -125,7 +138,7 @@ def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, 
     for path, disk in world.disks.items():
         disks[path] = {
             "profile": disk.spec.profile.name,
-            "given": {key: str(value) for key, value in disk.spec.given.items()},
+            "given": {key: text_of(value) for key, value in disk.spec.given.items()},
             "scheduler": disk.scheduler,
             "hw_queues": len(disk.q.hctxs),
             "queue_depth": int(disk.q.queue_depth),
@@ -136,7 +149,7 @@ def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, 
     issued = sum(int(thread.nr_issued) for thread in world.threads)
     completed = sum(int(thread.nr_completed) for thread in world.threads)
     in_flight = issued - completed
-    if in_flight and not is_partial and not any(thread.error for thread in world.threads):
+    if in_flight and not is_partial:
         raise BlktwinError(f"{in_flight} I/Os were lost (please report this)")
     return {
         "version": blktwin.__version__,
@@ -152,6 +165,11 @@ def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, 
         "all_jobs": schedule.common_window(),
         "partial": is_partial,
     }
+
+
+def text_of(value: Value) -> str:
+    """Return a device option's value as text."""
+    return value.text if isinstance(value, Latency) else str(value)
 
 
 def failed(threads: list[IoThread]) -> int:
