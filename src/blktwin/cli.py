@@ -17,7 +17,8 @@ from cyclopts import Parameter
 from rich.console import Console
 
 import blktwin
-from blktwin.errors import BlktwinError, ConfigError, UsageError
+from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES
+from blktwin.errors import BlktwinError, ConfigError, Unavailable, UsageError
 from blktwin.fio import jobfile, options, showcmd
 from blktwin.fio.cmdline import is_job_option, split_arguments, takes_next_word
 from blktwin.fio.output import parse_formats, parse_terse_version, render
@@ -26,11 +27,11 @@ from blktwin.fio.spec import JobPlan
 from blktwin.fio.values import read_time_us
 from blktwin.lab.eta import EtaLine
 from blktwin.lab.run import simulate
-from blktwin.lab.stack import Stack, find_rules
+from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
 from blktwin.sim.devices.profiles import builtin_profiles
 from blktwin.sim.devices.spec import parse_device
 from blktwin.sim.hints import near
-from blktwin.sim.hosts import builtin_hosts, get_host
+from blktwin.sim.hosts import DEFAULT_HOST, Host, builtin_hosts, get_host
 from blktwin.units import NSEC_PER_USEC
 
 EXIT_INTERRUPTED = 130
@@ -40,6 +41,8 @@ RUN_OPTIONS = (
 ).split()
 NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
 
+DEFAULT = Parameter(show_default=True)
+
 app = cyclopts.App(
     name="blktwin",
     help="A twin of the Linux block layer: run a fio job on simulated blk-mq, schedulers and devices.",
@@ -47,38 +50,48 @@ app = cyclopts.App(
     console=Console(stderr=False),
     error_console=Console(stderr=True),
     result_action="return_value",
+    default_parameter=Parameter(negative="", show_default=False),
 )
 
 
-@app.command
+@app.command(usage="Usage: blktwin run JOB.fio... [OPTIONS] [--name=JOB --rw=randread ...]")
 def run(
     *jobs: Annotated[str, Parameter(help="fio job files (- is standard input).", show=True)],
     runtime: Annotated[str, Parameter(help="Runtime of every job, as fio's runtime= (12s, 500ms).")] = "",
-    seed: Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes.")] = 1,
-    yes: Annotated[bool, Parameter(help="Run a job that nothing limits.", negative="")] = False,
+    seed: Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes."), DEFAULT] = DEFAULT_SEED,
+    yes: Annotated[bool, Parameter(help="Run a job that nothing limits, however long.")] = False,
     scheduler: Annotated[str, Parameter(help="none or mq-deadline, for every device; overrides ioscheduler=.")] = "",
-    set: Annotated[tuple[str, ...], Parameter(help="A tunable: iosched.fifo_batch=8. May be repeated.")] = (),
-    rules: Annotated[str, Parameter(help="Kernel to imitate: 5.10, 5.17, 6.1, 6.12, 6.18, 7.2.")] = "6.12",
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(help="iosched.fifo_batch=8, or sda.iosched.fifo_batch=8 for one device. May be repeated."),
+    ] = (),
+    rules: Annotated[str, Parameter(help=f"Kernel to imitate: {', '.join(PRESET_NAMES)}."), DEFAULT] = DEFAULT_RULES,
     device: Annotated[
         tuple[str, ...],
-        Parameter(help="/dev/nvme0n1=PROFILE,key=value,...; `blktwin profiles` lists. May be repeated."),
+        Parameter(help="/dev/nvme0n1=PROFILE,key=value,...; `blktwin profiles` lists them. May be repeated."),
     ] = (),
-    cgroup: Annotated[str, Parameter(help="Cgroup of the whole job, such as /c1.")] = "/",
-    host: Annotated[str, Parameter(help="CPUs and what each step costs; `blktwin profiles` lists.")] = "server",
-    cpus: Annotated[int, Parameter(help="Number of CPUs; 0 for the host's own.")] = 0,
-    on: Annotated[str, Parameter(help="Where to run: sim.")] = "sim",
-    output: Annotated[str, Parameter(help="File for the results.")] = "",
-    output_format: Annotated[str, Parameter(help="normal, json, json+, terse, or a list of them.")] = "normal",
-    terse_version: Annotated[str, Parameter(help="2, 3, 4 or 5.")] = "3",
+    cgroup: Annotated[str, Parameter(help="Cgroup of the whole job, such as /c1."), DEFAULT] = "/",
+    host: Annotated[
+        str, Parameter(help="CPUs and what each step costs; `blktwin profiles` lists them."), DEFAULT
+    ] = DEFAULT_HOST,
+    cpus: Annotated[int, Parameter(help="Number of CPUs, instead of the host's.")] = 0,
+    on: Annotated[str, Parameter(help="Where to run: sim."), DEFAULT] = "sim",
+    output: Annotated[str, Parameter(help="File for the results, instead of standard output.")] = "",
+    output_format: Annotated[
+        str, Parameter(help="normal, json, json+, terse, or several with commas."), DEFAULT
+    ] = "normal",
+    terse_version: Annotated[str, Parameter(help="2, 3, 4 or 5."), DEFAULT] = "3",
     section: Annotated[tuple[str, ...], Parameter(help="Only this job section. May be repeated.")] = (),
-    showcmd_: Annotated[
-        bool, Parameter(name="--showcmd", help="Print the jobs as command lines.", negative="")
-    ] = False,
-    parse_only: Annotated[bool, Parameter(help="Check the jobs and stop.", negative="")] = False,
-    readonly: Annotated[bool, Parameter(help="Refuse jobs that write or trim.", negative="")] = False,
-    eta: Annotated[str, Parameter(help="auto, always or never: the status line on stderr.")] = "auto",
+    showcmd_: Annotated[bool, Parameter(name="--showcmd", help="Print the jobs as command lines, and stop.")] = False,
+    parse_only: Annotated[bool, Parameter(help="Check the jobs, and stop.")] = False,
+    readonly: Annotated[bool, Parameter(help="Refuse jobs that write or trim.")] = False,
+    eta: Annotated[str, Parameter(help="auto, always or never: the status line on stderr."), DEFAULT] = "auto",
 ) -> int:
-    """Run a fio job on the simulated block layer; `--name=job --rw=randread ...` describes one without a file."""
+    """Run fio jobs, unchanged, on the simulated block layer.
+
+    After the first --name every option that fio has belongs to that job, as on fio's own command line.
+    Results go to standard output or --output, all messages to standard error.
+    """
     paths, job_args = split_arguments(JOB_TOKENS + list(jobs))
     if not paths and not job_args:
         raise UsageError("no job: give a fio job file, or --name=... --rw=...")
@@ -99,7 +112,7 @@ def run(
         scheduler=scheduler,
         tunables=[split_tunable(text) for text in set],
         rules=find_rules(rules),
-        host=get_host(host),
+        host=find_host(host),
         cpus=checked_cpus(cpus),
         cgroup=checked_cgroup(cgroup),
         seed=seed,
@@ -139,7 +152,11 @@ def part_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
         token = tokens[at]
         at += 1
         name = token.lstrip("-").partition("=")[0]
-        if token == "--" or not token.startswith("-") or token == "-":
+        if token == "-":
+            # Standard input as the job file; cyclopts takes it for an option.
+            fios.append(token)
+            continue
+        if token == "--" or not token.startswith("-"):
             ours.append(token)
             continue
         in_job = in_job or name == "name"
@@ -159,10 +176,8 @@ def part_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
 def unknown_option(token: str) -> UsageError:
     """Return the error for an option that neither we nor fio have."""
     name = token.lstrip("-").partition("=")[0]
-    hint = near(name, RUN_OPTIONS)
-    if not hint:
-        close = options.nearest(name)
-        hint = f"; did you mean --{close}?" if close else ""
+    names = [*RUN_OPTIONS, options.nearest(name) or "name"]
+    hint = near("--" + name, ["--" + one for one in names])
     return UsageError(f"no such option{hint}", key=token.partition("=")[0][:80])
 
 
@@ -170,7 +185,7 @@ def check_choices(on: str, eta: str) -> None:
     """Check --on and --eta."""
     kind = on.partition(":")[0]
     if kind in NOT_HERE:
-        raise UsageError(f"{on} is not there yet ({NOT_HERE[kind]}): use sim", key="--on")
+        raise Unavailable(f"--on {on}: not there yet ({NOT_HERE[kind]}): use sim")
     if on != "sim":
         raise UsageError(f"no machine '{on}'{near(on, ('sim',)) or '; use sim'}", key="--on")
     if eta not in ("auto", "always", "never"):
@@ -192,11 +207,19 @@ def apply_runtime(plan: JobPlan, text: str) -> None:
         job.runtime_ns = runtime_ns
 
 
+def find_host(name: str) -> Host:
+    """Return the host of that name."""
+    try:
+        return get_host(name)
+    except ConfigError as error:
+        raise UsageError(error.message, key="--host") from None
+
+
 def split_tunable(text: str) -> tuple[str, str]:
     """Split NAME=VALUE of --set."""
     name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"'{text}' is not iosched.NAME=VALUE", key="--set")
+    if not equals or name.rpartition(".")[0].rpartition(".")[2] != "iosched":
+        raise UsageError(f"'{text}' is not iosched.NAME=VALUE or DEVICE.iosched.NAME=VALUE", key="--set")
     return name, value
 
 
@@ -230,13 +253,16 @@ def write_result(result: RunResult, formats: list[str], version: int, output: st
         sys.stdout.flush()
         return
     target = Path(output)
-    draft = target.with_name(target.name + ".partial")
+    is_special = target.exists() and not target.is_file()
+    draft = target if is_special else target.with_name(target.name + ".partial")
     try:
         draft.write_text(text)
-        draft.replace(target)
+        if not is_special:
+            draft.replace(target)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+        if not is_special:
+            with contextlib.suppress(OSError):
+                draft.unlink()
         raise BlktwinError(f"{output}: {error.strerror}") from None
 
 
@@ -254,6 +280,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; every error becomes one line on stderr."""
     tokens = list(sys.argv[1:] if argv is None else argv)
     try:
+        if not tokens:
+            app.help_print([], console=Console(stderr=True))
+            return UsageError.exit_code
         if tokens[:1] == ["run"]:
             ours, JOB_TOKENS[:] = part_tokens(tokens[1:])
             tokens = ["run", *ours]

@@ -10,6 +10,7 @@ from blktwin.errors import BlktwinError, ConfigError
 from blktwin.fio.job import PHASE_DONE, IoThread
 from blktwin.fio.results import DiskUtil, JobResult, RunResult
 from blktwin.fio.spec import JobPlan
+from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.stack import Stack
 from blktwin.lab.world import FIRST_PID, World
@@ -19,7 +20,7 @@ from blktwin.sim.trace import CostTrace
 
 EPOCH_MS = 1_767_225_600_000
 """The simulated machine boots on 2026-01-01 00:00:00 UTC."""
-CHUNK_EVENTS = 100_000
+CHUNK_EVENTS = 20_000
 UNBOUNDED_IOS = 20_000_000
 FOREVER_NS = 4_000_000_000_000_000_000
 
@@ -54,14 +55,14 @@ def prepare(plan: JobPlan, stack: Stack, trace: CostTrace | None = None) -> tupl
 def drive(world: World, schedule: Schedule, progress: Progress | None = None) -> bool:
     """Run all jobs to their end; True when Ctrl-C came before that."""
     schedule.begin(world.threads)
-    try:
+    with Interrupt() as interrupt:
         while world.machine.run(FOREVER_NS, CHUNK_EVENTS):
             if progress is not None:
                 progress(world, schedule)
             if not schedule.waiting and not schedule.running:
                 break
-    except KeyboardInterrupt:
-        return True
+            if interrupt.is_set:
+                return True
     if schedule.running or schedule.waiting:
         stuck = ", ".join(thread.spec.name for thread in schedule.running + schedule.waiting)
         raise BlktwinError(f"the simulation has come to a halt with jobs unfinished: {stuck} (please report this)")

@@ -28,7 +28,7 @@ class Stack:
     scheduler: str = ""
     """For every device; "" for the job's ioscheduler, the device's own, or the kernel's default."""
     tunables: list[tuple[str, str]] = field(default_factory=list)
-    """("iosched.fifo_batch", "16") and the like, from --set."""
+    """("iosched.fifo_batch", "16") or ("sda.iosched.fifo_batch", "16") and the like, from --set."""
     rules: Rules = field(default_factory=lambda: find_rules(DEFAULT_RULES))
     host: Host = field(default_factory=lambda: get_host(DEFAULT_HOST))
     cpus: int = 0
@@ -63,9 +63,10 @@ def make_elevator(name: str, key: str, file: str = "", line: int = 0) -> Elevato
     return None if kind is None else kind()
 
 
-def set_tunable(elevator: Elevator | None, name: str, text: str) -> None:
-    """Write one iosched file; UsageError for a wrong name or value."""
-    key = f"--set iosched.{name}"
+def set_tunable(elevator: Elevator | None, path: str, text: str) -> None:
+    """Write one iosched file; UsageError for a wrong name or value. path: what --set says, up to the equals sign."""
+    key = f"--set {path}"
+    name = path.rpartition(".")[2]
     if elevator is None:
         raise UsageError("the scheduler none has no tunables", key=key)
     tunable = elevator.tunables.get(name)

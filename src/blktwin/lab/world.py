@@ -20,6 +20,7 @@ from blktwin.sim.devices.base import SimDevice
 from blktwin.sim.devices.build import build_device, default_scheduler
 from blktwin.sim.devices.spec import DeviceSpec, parse_device
 from blktwin.sim.faults import Faults
+from blktwin.sim.hints import near
 from blktwin.sim.machine import SimMachine
 from blktwin.sim.trace import CostTrace
 from blktwin.units import GIB
@@ -78,6 +79,26 @@ class World:
             thread = make_thread(self.machine, spec, pattern, cgroup, watcher, number)
             thread.cpu = (number - 1) % self.machine.nr_cpus
             self.threads.append(thread)
+        for path, text in self.stack.tunables:
+            self.tune(path, text)
+
+    def tune(self, path: str, text: str) -> None:
+        """Write a tunable of one device, or of every device whose scheduler has it; none at all is an error."""
+        device, has_device, _ = path.rpartition(".iosched.")
+        disks = list(self.disks.values())
+        if has_device:
+            disks = [disk for disk in disks if disk.spec.name == device]
+            if not disks:
+                names = [disk.spec.name for disk in self.disks.values()]
+                hint = near(device, names) or f"; there are {', '.join(names)}"
+                raise UsageError(f"no device '{device}'{hint}", key=f"--set {path}")
+        name = path.rpartition(".")[2]
+        elevators = [disk.q.elevator for disk in disks if disk.q.elevator is not None]
+        having = [elevator for elevator in elevators if name in elevator.tunables]
+        for elevator in having or elevators[:1]:
+            set_tunable(elevator, path, text)
+        if not elevators:
+            set_tunable(None, path, text)
 
     # -- disks
 
@@ -101,11 +122,6 @@ class World:
         q.dev = (DISK_MAJOR, len(self.disks))
         q.nomerges = spec.number("nomerges")
         q.rq_affinity = spec.number("rq_affinity", 1)
-        for tunable, text in self.stack.tunables:
-            area, _, rest = tunable.partition(".")
-            if area != "iosched" or not rest:
-                raise UsageError("only iosched.NAME=VALUE can be set", key=f"--set {tunable}")
-            set_tunable(elevator, rest, text)
         disk = Disk(spec, device, q, name)
         self.disks[spec.path] = disk
         return disk
