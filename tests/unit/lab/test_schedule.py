@@ -52,7 +52,8 @@ def test_wait_for_starts_after_every_clone_of_the_other() -> None:
     )
     ends = [int(job.stat.end_ns) for job in result.jobs if job.spec.name == "a"]
     [b] = [job for job in result.jobs if job.spec.name == "b"]
-    assert int(b.stat.epoch_ns) == max(ends)
+    # A context switch later.
+    assert 0 <= int(b.stat.epoch_ns) - max(ends) < 5_000
     assert spans(result)["c"][0] == 0
 
 
