@@ -363,7 +363,9 @@ class IoPattern:
             ddir = WRITE if is_random else READ
         low = self.bs_min[ddir]
         if not self.has_ranges:
-            return low if low <= room else 0
+            if low > room:
+                return 0
+            return low
         if low > room:
             return 0
         high = self.bs_max[ddir]

@@ -8,15 +8,19 @@ from librt.vecs import vec
 from mypy_extensions import i64, u8
 
 CHUNK_SHIFT: Final = 15
-CHUNK_BITS: Final = 1 << CHUNK_SHIFT
-CHUNK_BYTES: Final = CHUNK_BITS // 8
+CHUNK_BITS: Final = 32768
+CHUNK_BYTES: Final = 4096
+GROUP_SHIFT: Final = 8
+GROUP_BITS: Final = 256
+GROUPS: Final = 128
 
 
 class MapChunk:
-    """32768 bits and how many are set."""
+    """32768 bits, how many are set, and how many in each group of 256."""
 
     def __init__(self) -> None:
         self.bits: vec[u8] = vec[u8](bytes(CHUNK_BYTES))
+        self.groups: vec[i64] = vec[i64]([0] * GROUPS)
         self.nr_set: i64 = 0
 
 
@@ -49,6 +53,7 @@ class RandomMap:
         at = block & (CHUNK_BITS - 1)
         byte = i64(chunk.bits[at >> 3]) | (1 << (at & 7))
         chunk.bits[at >> 3] = u8(byte)
+        chunk.groups[at >> GROUP_SHIFT] += 1
         chunk.nr_set += 1
 
     def set_run(self, block: i64, nr: i64) -> i64:
@@ -75,6 +80,9 @@ class RandomMap:
                 block = ((block >> CHUNK_SHIFT) + 1) << CHUNK_SHIFT
                 continue
             at = block & (CHUNK_BITS - 1)
+            if chunk.groups[at >> GROUP_SHIFT] == GROUP_BITS:
+                block = (block | (GROUP_BITS - 1)) + 1
+                continue
             byte = i64(chunk.bits[at >> 3])
             if byte == 255:
                 block = (block | 7) + 1
