@@ -1,7 +1,7 @@
 """The job files that fio ships (package fio-examples; not part of this project) read as fio reads them.
 
-They are looked for where Debian puts them, or in the folder that BLKTWIN_FIO_EXAMPLES names; without them these tests
-are skipped. They are no oracle that CI must have: the same combinations of options are in examples/ and tests/data/.
+They are looked for where Debian puts them, or in the folder that BLKTWIN_FIO_EXAMPLES names (.ci/run unpacks the package
+into build/ for that); without them these tests say so and skip, and CI fails.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from oracles import require_fio
+from oracles import require_fio, unavailable
 
 from blktwin.errors import ConfigError
 from blktwin.fio.jobfile import load
 from blktwin.fio.showcmd import render
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 FOLDER = Path(os.environ.get("BLKTWIN_FIO_EXAMPLES", "/usr/share/doc/fio/examples"))
 ENV = {"PATH": os.environ.get("PATH", "")}
@@ -39,7 +41,7 @@ def files() -> list[Path]:
     """Give fio's job files."""
     found = sorted(FOLDER.glob("*.fio"))
     if not found:
-        pytest.skip("fio's own job files are not installed (BLKTWIN_FIO_EXAMPLES names their folder)")
+        unavailable("fio's own job files are not installed (BLKTWIN_FIO_EXAMPLES names their folder)")
     return found
 
 
