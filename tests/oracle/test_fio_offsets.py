@@ -9,14 +9,14 @@ import pytest
 from fio_pair import in_one_run
 from oracles import require_fio
 
+from blktwin.block.machine import Task
 from blktwin.fio import jobfile
-from blktwin.fio.pattern import NEXT_IO, NEXT_SYNC, IoPattern
-from blktwin.fio.spec import JobSpec
-from blktwin.fio.unit import FioFile, IoUnit
-from blktwin.lab.run import FOREVER_NS
-from blktwin.lab.schedule import Schedule
+from blktwin.fio.ddir import SYNC
+from blktwin.fio.engines import NullThread
+from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack
-from blktwin.lab.world import World
+from blktwin.sim.costs import Costs
+from blktwin.sim.trace import CostTrace
 
 pytestmark = pytest.mark.oracle
 
@@ -103,40 +103,25 @@ def fio_iologs(tmp_path: Path) -> list[list[tuple[str, int, int]]]:
     return logs
 
 
-class Spy(IoPattern):
-    """A pattern that keeps what it gave."""
+class Spy(CostTrace):
+    """Keeps what each thread of the null engine does, by thread number."""
 
-    def __init__(self, spec: JobSpec, files: list[FioFile], number: int) -> None:
-        super().__init__(spec, files, number, 0)
-        self.rows: list[tuple[str, int, int]] = []
+    def __init__(self) -> None:
+        super().__init__(Costs())
+        self.rows: dict[int, list[tuple[str, int, int]]] = {}
 
-    def choose(self) -> int:
-        what = super().choose()
-        if what == NEXT_SYNC:
-            self.rows.append(("sync", 0, 0))
-        return what
-
-    def take(self, unit: IoUnit) -> int:
-        what = super().take(unit)
-        if what == NEXT_IO:
-            self.rows.append((NAMES[unit.ddir], int(unit.offset), int(unit.nbytes)))
-        return what
+    def user_io(self, task: Task) -> None:
+        assert isinstance(task, NullThread)
+        unit = task.units[task.nr_batched]
+        row = ("sync", 0, 0) if unit.ddir >= SYNC else (NAMES[unit.ddir], int(unit.offset), int(unit.nbytes))
+        self.rows.setdefault(task.number, []).append(row)
 
 
 def model_iologs() -> list[list[tuple[str, int, int]]]:
-    """Return what the model does, seen at the patterns."""
-    plan = jobfile.load([], in_one_run(JOBS, COMMON), env={})
-    world = World(plan, Stack())
-    schedule = Schedule(world.machine)
-    world.build_threads(schedule)
-    spies = []
-    for thread, spec in zip(world.threads, plan.jobs, strict=True):
-        spy = Spy(spec, thread.pattern.files, thread.number)
-        thread.pattern = spy
-        spies.append(spy)
-    schedule.begin(world.threads)
-    world.machine.run(FOREVER_NS, 1 << 60)
-    return [spy.rows for spy in spies]
+    """Return what the model does."""
+    spy = Spy()
+    simulate(jobfile.load([], in_one_run(JOBS, COMMON), env={}), Stack(), trace=spy)
+    return [spy.rows[number] for number in range(1, len(JOBS) + 1)]
 
 
 def test_same_ios_as_fio(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ print(a.mean(), a.deviation(), a.percentiles([1.0, 50.0, 99.0, 99.99]), a.filled
 COMMANDS: dict[str, list[str]] = {
     "latencies": ["-c", LATENCIES],
     "devices": ["tests/closed_loop.py"],
+    "jobs": ["tests/job_mix.py"],
+    "goldens": ["tests/golden_runs.py"],
 }
 """Arguments of python, run below the repository's root; each must print something and exit 0."""
 

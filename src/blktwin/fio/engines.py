@@ -274,6 +274,8 @@ class NullThread(IoThread):
                 self.phase = PHASE_DRAIN
         elif what == NEXT_SYNC:
             self.end_batch()
+            self.units[0].ddir = pattern.sync_ddir
+            machine.trace.user_io(self)
             self.stat.issued(pattern.sync_ddir, 1)
             self.book_fsync(0)
         else:
