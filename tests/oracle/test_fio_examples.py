@@ -1,7 +1,7 @@
 """The job files that fio ships (package fio-examples; not part of this project) read as fio reads them.
 
-They are looked for where Debian puts them, or in the folder that BLKTWIN_FIO_EXAMPLES names (.ci/run unpacks the package
-into build/ for that); without them these tests say so and skip, and CI fails.
+They are looked for where Debian puts them, or in the folder that BLKTWIN_FIO_EXAMPLES names (.ci/run unpacks the
+package into build/ for that); without them these tests say so and skip, and CI fails.
 """
 
 from __future__ import annotations
