@@ -42,6 +42,16 @@ RUN_OPTIONS = (
 NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
 
 DEFAULT = Parameter(show_default=True)
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(help="iosched.fifo_batch=8, or sda.iosched.fifo_batch=8 for one device. May be repeated."),
+]
+Devices = Annotated[
+    tuple[str, ...],
+    Parameter(help="/dev/nvme0n1=PROFILE,key=value,...; `blktwin profiles` lists them. May be repeated."),
+]
+HostName = Annotated[str, Parameter(help="CPUs and what each step costs; `blktwin profiles` lists them."), DEFAULT]
+Formats = Annotated[str, Parameter(help="normal, json, json+, terse, or several with commas."), DEFAULT]
 
 app = cyclopts.App(
     name="blktwin",
@@ -61,25 +71,15 @@ def run(
     seed: Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes."), DEFAULT] = DEFAULT_SEED,
     yes: Annotated[bool, Parameter(help="Run a job that nothing limits, however long.")] = False,
     scheduler: Annotated[str, Parameter(help="none or mq-deadline, for every device; overrides ioscheduler=.")] = "",
-    set: Annotated[
-        tuple[str, ...],
-        Parameter(help="iosched.fifo_batch=8, or sda.iosched.fifo_batch=8 for one device. May be repeated."),
-    ] = (),
+    set: Settings = (),
     rules: Annotated[str, Parameter(help=f"Kernel to imitate: {', '.join(PRESET_NAMES)}."), DEFAULT] = DEFAULT_RULES,
-    device: Annotated[
-        tuple[str, ...],
-        Parameter(help="/dev/nvme0n1=PROFILE,key=value,...; `blktwin profiles` lists them. May be repeated."),
-    ] = (),
+    device: Devices = (),
     cgroup: Annotated[str, Parameter(help="Cgroup of the whole job, such as /c1."), DEFAULT] = "/",
-    host: Annotated[
-        str, Parameter(help="CPUs and what each step costs; `blktwin profiles` lists them."), DEFAULT
-    ] = DEFAULT_HOST,
+    host: HostName = DEFAULT_HOST,
     cpus: Annotated[int, Parameter(help="Number of CPUs, instead of the host's.")] = 0,
     on: Annotated[str, Parameter(help="Where to run: sim."), DEFAULT] = "sim",
     output: Annotated[str, Parameter(help="File for the results, instead of standard output.")] = "",
-    output_format: Annotated[
-        str, Parameter(help="normal, json, json+, terse, or several with commas."), DEFAULT
-    ] = "normal",
+    output_format: Formats = "normal",
     terse_version: Annotated[str, Parameter(help="2, 3, 4 or 5."), DEFAULT] = "3",
     section: Annotated[tuple[str, ...], Parameter(help="Only this job section. May be repeated.")] = (),
     showcmd_: Annotated[bool, Parameter(name="--showcmd", help="Print the jobs as command lines, and stop.")] = False,

@@ -64,7 +64,13 @@ class WakeTimer(Timer):
 
 
 class IoThread(Task):
-    """Base of the engines' threads; `number` counts from 1 over the whole run."""
+    """Base of the engines' threads; `number` counts from 1 over the whole run.
+
+    Limits: total_limit (bytes of all loops) for issue_bytes, pass_limit (bytes of one pass) for pass_bytes, which only
+    the asynchronous engines count, as in fio; ios_limit (number_ios of all loops, 0: none) for nr_blocks (reads,
+    writes and trims completed since the ramp time) with nr_outstanding (given to an asynchronous engine, not reaped).
+    pass_completed is nr_completed when the pass began. *_base: CPU time and switches of the ramp time.
+    """
 
     def __init__(
         self,
@@ -97,25 +103,17 @@ class IoThread(Task):
         self.ramp_end_ns: i64 = 0
         self.stop_ns: i64 = NEVER
         self.usr_base_ns: i64 = 0
-        """CPU time and switches of the ramp time."""
         self.sys_base_ns: i64 = 0
         self.switch_base: i64 = 0
         self.total_limit: i64 = 0
-        """Bytes of all loops, compared with issue_bytes."""
         self.pass_limit: i64 = 0
-        """Bytes of one pass, compared with pass_bytes."""
         self.ios_limit: i64 = 0
-        """number_ios of all loops; 0: none."""
         self.loops_left: i64 = spec.loops - 1
         self.issue_bytes: i64 = 0
         self.pass_bytes: i64 = 0
-        """Only the asynchronous engines count it, as in fio."""
         self.pass_completed: i64 = 0
-        """nr_completed when the pass began."""
         self.nr_outstanding: i64 = 0
-        """Given to an asynchronous engine and not reaped."""
         self.nr_blocks: i64 = 0
-        """Completed reads, writes and trims since the ramp time."""
         self.nr_issued: i64 = 0
         self.nr_completed: i64 = 0
         self.nr_failed: i64 = 0
