@@ -137,6 +137,9 @@ TIMED = [
     ("--rw=read --thinktime=20ms --thinktime_blocks=8 --rate=512k --rate_ignore_thinktime=1", 25),
     ("--rw=read --thinktime=5ms --thinktime_blocks=4 --thinktime_blocks_type=issue", 12),
     ("--rw=write --rate_iops=200 --fsync=4", 5),
+    ("--rw=read --rate_iops=500 --thinktime=10ms --thinktime_iotime=20ms", 25),
+    ("--rw=randrw --rate_iops=200,200 --rwmixread=20 --number_ios=40", 20),
+    ("--rw=trimwrite --rate_iops=,300 --number_ios=20", 10),
 ]
 """Jobs that their own options slow down, and by how many ms fio may be late."""
 

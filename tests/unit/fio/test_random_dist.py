@@ -47,7 +47,7 @@ def test_zipf_falls_with_the_power_of_the_rank() -> None:
 
 
 def test_pareto_keeps_its_promise() -> None:
-    """pareto:0.2 is the 80/20 rule: 80 % of the draws are among 20 % of the ranks; the hash lays some others on them."""
+    """pareto:0.2 is the 80/20 rule: 80 % of the draws fall on 20 % of the ranks; the hash lays some others on them."""
     source = Pareto(N, 0.2, -1.0, 9)
     hot = {int(source.spread(rank)) for rank in range(N // 5)}
     drawn = counts(source)
