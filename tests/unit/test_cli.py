@@ -29,6 +29,13 @@ def blktwin_cli(*args: str, cwd: Path | None = None, text: str = "") -> subproce
     )
 
 
+def popen(*args: str) -> subprocess.Popen[str]:
+    """Start the command."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "blktwin", *args]
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment())
+
+
 def environment() -> dict[str, str]:
     """Return the environment of the tests, with the same blktwin in any directory."""
     place = str(Path(blktwin.__file__).parents[1])
@@ -177,12 +184,13 @@ def test_devices_of_several_kinds_in_one_run() -> None:
     assert [disk["read_ios"] for disk in document["disk_util"]] == [30, 10]
 
 
-def test_ctrl_c_prints_what_is_known() -> None:
-    command = [sys.executable, "-m", "blktwin", "run", "--yes", "--output-format=json", *ENDLESS]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    ) as process:
-        time.sleep(1.5)
+def test_ctrl_c_prints_what_is_known(tmp_path: Path) -> None:
+    fifo = tmp_path / "endless.fio"
+    os.mkfifo(fifo)
+    with popen("run", "--yes", "--output-format=json", str(fifo)) as process:
+        # Opens when the other side does: the program runs by then.
+        fifo.write_text("[job]\nrw=randread\ndirect=1\nfilename=/dev/nvme0n1\n")
+        time.sleep(2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -193,10 +201,7 @@ def test_ctrl_c_prints_what_is_known() -> None:
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
-    command = [sys.executable, "-m", "blktwin", "run", *JOB]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    ) as process:
+    with popen("run", *JOB) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
