@@ -173,6 +173,7 @@ def _set_system(spec: JobSpec, draft: Draft) -> None:
     spec.cgroup_weight = draft.number("cgroup_weight")
     spec.ioscheduler = draft.text("ioscheduler")
     spec.exitall = bool(draft.number("exitall"))
+    spec.exitall_on_error = bool(draft.number("exitall_on_error"))
     spec.stonewall = bool(draft.number("stonewall"))
 
 

@@ -139,6 +139,7 @@ class JobSpec:
     ioscheduler: str = ""
 
     exitall: bool = False
+    exitall_on_error: bool = False
     unified_rw_reporting: str = "none"
     """none, mixed or both."""
     clat_percentiles: bool = True

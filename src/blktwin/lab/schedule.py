@@ -95,7 +95,7 @@ class Schedule(ThreadWatcher):
             self.bytes_until = self.bytes_done()
         self.running.remove(thread)
         self.finished.append(thread)
-        if self.has_exitall:
+        if self.has_exitall or (thread.spec.exitall_on_error and thread.error):
             self.stop_group(thread.spec.group_id)
         if self.waiting:
             self.machine.events.at(StartEvent(self), now)
