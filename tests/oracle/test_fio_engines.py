@@ -99,6 +99,7 @@ AMOUNTS = [
     "--rw=randrw --bs=4k,8k --loops=2",
     "--rw=read --filename=a:b --loops=2",
     "--rw=write --fsync=3 --filename=x:y:z",
+    "--rw=read --filename=e --filename=f:g",
     "--rw=rw --rwmixread=90 --number_ios=33",
     "--rw=randread:4 --bs=8k --io_size=1m",
     "--rw=read --size=100k --bs=8k --loops=2",

@@ -94,6 +94,9 @@ class Draft:
     def apply(self, option: Option, raw: RawOption) -> str:
         """Put one option in force; returns a remark on how fio reads it ("" if it is plain)."""
         parsed = parse(option, raw.value, self.kb_base)
+        odd = parsed.odd
+        if option.name == "filename" and self.text("filename"):
+            odd = odd or "added to the files named before, as fio does"
         self.given[option.name] = raw
         handler = _SPECIAL.get(option.name)
         if handler is not None:
@@ -103,7 +106,7 @@ class Draft:
             self.values[option.name] = _merged(parsed.value, old)
         else:
             self.values[option.name] = parsed.value
-        return parsed.odd
+        return odd
 
 
 def _merged(value: Value, old: Triple) -> Parts:
@@ -161,6 +164,12 @@ def _set_gtod_reduce(draft: Draft, value: Value) -> None:
         draft.values.update(dict.fromkeys(_GTOD, 1) | dict.fromkeys(_PERCENTILES, 0))
 
 
+def _add_filename(draft: Draft, value: Value) -> None:
+    assert isinstance(value, str)
+    before = draft.text("filename")
+    draft.values["filename"] = f"{before}:{value.strip()}" if before else value
+
+
 def _set_kb_base(draft: Draft, value: Value) -> None:
     assert isinstance(value, str)
     draft.kb_base = int(value)
@@ -176,6 +185,7 @@ _SPECIAL = {
     "rwmixwrite": _set_rwmixwrite,
     "gtod_reduce": _set_gtod_reduce,
     "kb_base": _set_kb_base,
+    "filename": _add_filename,
 }
 
 

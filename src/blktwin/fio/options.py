@@ -82,6 +82,7 @@ A remark on stderr says how fio reads such a value, and that reading is used.
 - Options on the command line before the first `--name`, and `--section`, count for the first job file only; every
   further file starts from fio's defaults, in a new group, behind a stonewall.
 - `bsrange=` and `bssplit=` win over `bs=`, also over a later one.
+- Every `filename=` adds files: a job that has one uses the files of `[global]` too.
 - Clones of a job are numbered 0, n-1, ..., 1: so are their files and offsets. Only the first one is a wall.
 - JSON lists options by canonical name, as written, and leaves bare ones (`group_reporting`) out.
 

@@ -180,6 +180,9 @@ def test_file_names() -> None:
     """filename= may be a list, has directory= in front; a job may be named like its device."""
     assert job("filename=a:b\\:c", "directory=/d").filenames == ("/d/a", "/d/b:c")
     assert plan("--name=/dev/sda").jobs[0].filenames == ("/dev/sda",)
+    adds = plan("--name=global", "--filename=a", "--name=j", "--filename=b:c", "--name=k")
+    assert [spec.filenames for spec in adds.jobs] == [("a", "b", "c"), ("a",)]
+    assert any("filename=b:c: added to the files named before" in note for note in adds.notes)
     assert job("filename_format=x.$jobname.$filenum").filenames == ("x.j.0",)
     assert plan("--name=a/b").jobs[0].filenames == ("a/b.0.0",)
 
