@@ -210,7 +210,8 @@ def test_exitall_stops_its_group(tmp_path: Path) -> None:
     words += ["--name=apart", "--new_group", "--number_ios=20", "--rate_iops=100"]
     real = {job["jobname"]: job for job in fio_json(words, tmp_path)["jobs"]}
     model = {job["jobname"]: job for job in model_json(words)["jobs"]}
-    for name in ("quick", "apart"):
-        assert counts(model[name]) == counts(real[name])
+    assert counts(model["quick"]) == counts(real["quick"])
     for jobs in (real, model):
         assert jobs["long"]["read"]["total_ios"] < 60
+    # A busy machine may let fio's main process end the other group as well.
+    assert real["apart"]["read"]["total_ios"] <= model["apart"]["read"]["total_ios"] == 20

@@ -12,7 +12,7 @@ from oracles import require_fio
 from blktwin.block.machine import Task
 from blktwin.fio import jobfile
 from blktwin.fio.ddir import SYNC
-from blktwin.fio.engines import NullThread
+from blktwin.fio.engine_null import NullThread
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack
 from blktwin.sim.costs import Costs
@@ -112,7 +112,7 @@ class Spy(CostTrace):
 
     def user_io(self, task: Task) -> None:
         assert isinstance(task, NullThread)
-        unit = task.units[task.nr_batched]
+        unit = task.unit
         row = ("sync", 0, 0) if unit.ddir >= SYNC else (NAMES[unit.ddir], int(unit.offset), int(unit.nbytes))
         self.rows.setdefault(task.number, []).append(row)
 

@@ -1,7 +1,4 @@
-"""The synchronous I/O engines as they reach the block layer: under which plug, and who waits for what.
-
-The null engine is here too; with iodepth above 1 it is asynchronous, as fio's: each batch is done when it is submitted.
-"""
+"""The synchronous I/O engines as they reach the block layer: under which plug, and who waits for what."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from blktwin.block.syscalls import SYS_PREAD, SYS_PWRITE
 from blktwin.fio.ddir import WRITE
 from blktwin.fio.job import (
     PHASE_DONE,
-    PHASE_DRAIN,
     PHASE_END_FSYNC,
     PHASE_FSYNC,
     PHASE_NEXT,
@@ -34,7 +30,6 @@ from blktwin.fio.unit import IoUnit
 PHASE_O_SYNC: Final = 20
 """The flush that ends a write on a file opened with O_SYNC or O_DSYNC."""
 BIO_MAX_BYTES: Final = BIO_MAX_SECTORS * 512
-NULL_BATCH: Final = 256
 
 
 def submit_unit(thread: IoThread, task: Task, unit: IoUnit) -> bool:
@@ -216,119 +211,3 @@ class SyncThread(IoThread):
         self.stat.issued_alone(unit.ddir)
         self.book(unit, machine.now_ns())
         self.phase = PHASE_NEXT
-
-
-class NullThread(IoThread):
-    """The null engine: every I/O is done at once; nothing reaches a device."""
-
-    def prepare(self) -> None:
-        """Make the units: a batch is done when it is full, or when the depth or the job ends it."""
-        spec = self.spec
-        self.batch: i64 = 1
-        if spec.iodepth > 1:
-            self.batch = min(max(1, spec.iodepth_batch), spec.iodepth)
-        self.units: list[IoUnit] = [IoUnit(self, self.pattern.files[0]) for _ in range(self.batch)]
-        self.nr_batched: i64 = 0
-        self.is_alone: bool = spec.iodepth == 1
-
-    def run(self) -> None:
-        """Do a number of I/Os, then let other events happen."""
-        machine = self.machine
-        if self.phase == PHASE_START:
-            self.begin()
-        if self.phase == PHASE_DONE:
-            return
-        if (self.phase == PHASE_RATE or self.phase == PHASE_THINK) and self.is_asleep():
-            return
-        for _ in range(NULL_BATCH):
-            if self.phase == PHASE_DRAIN:
-                self.finish()
-                return
-            if not self.one():
-                return
-        machine.wake_task(self)
-
-    def one(self) -> bool:
-        """Do one I/O; False: the thread sleeps."""
-        machine = self.machine
-        pattern = self.pattern
-        unit = self.units[self.nr_batched]
-        now = machine.now_ns()
-        if self.phase == PHASE_RATE:
-            is_over = self.is_terminated or now >= self.stop_ns
-            what = NEXT_END if is_over else pattern.take(unit)
-            self.phase = PHASE_NEXT
-        else:
-            self.phase = PHASE_NEXT
-            what = NEXT_END if self.should_stop(now) else pattern.choose()
-            if what == NEXT_IO:
-                wait_ns = self.rate_wait_ns(now) if self.has_rate else 0
-                if wait_ns > 0:
-                    self.end_batch()
-                    self.sleep_until(now + wait_ns, PHASE_RATE)
-                    return False
-                what = pattern.take(unit)
-        if what == NEXT_END:
-            self.end_batch()
-            if not self.next_pass():
-                self.phase = PHASE_DRAIN
-        elif what == NEXT_SYNC:
-            self.end_batch()
-            self.units[0].ddir = pattern.sync_ddir
-            machine.trace.user_io(self)
-            self.stat.issued(pattern.sync_ddir, 1)
-            self.book_fsync(0)
-        else:
-            self.count_issue(unit)
-            return self.do(unit)
-        return True
-
-    def do(self, unit: IoUnit) -> bool:
-        """Do an I/O; False: the thread sleeps."""
-        machine = self.machine
-        unit.started_ns = machine.now_ns()
-        unit.issued_ns = unit.started_ns
-        machine.trace.user_io(self)
-        unit.status = BLK_STS_OK
-        self.stat.queued(unit.ddir)
-        self.nr_batched += 1
-        self.nr_outstanding += 1
-        if self.nr_batched >= self.batch:
-            self.end_batch()
-        if self.has_think and self.wants_think():
-            self.end_batch()
-            self.think(unit.ddir)
-            return False
-        return True
-
-    def end_batch(self) -> None:
-        """Submit and reap what is batched."""
-        nr = self.nr_batched
-        if nr == 0:
-            return
-        self.nr_batched = 0
-        self.nr_outstanding = 0
-        self.pass_bytes += self.batch_bytes(nr)
-        stat = self.stat
-        stat.committed(nr, nr)
-        now = self.machine.now_ns()
-        if not self.is_alone:
-            stat.submitted(nr)
-            stat.reaped(nr)
-            for at in range(nr):
-                unit = self.units[at]
-                stat.add_slat(unit.ddir, now - unit.started_ns)
-                unit.issued_ns = now
-        for at in range(nr):
-            self.book(self.units[at], now)
-
-    def batch_bytes(self, nr: i64) -> i64:
-        """Return what fio adds to the bytes of the pass: only an asynchronous engine counts there."""
-        total: i64 = 0
-        if not self.is_alone:
-            for at in range(nr):
-                total += self.units[at].nbytes
-        return total
-
-    def unit_done(self, unit: IoUnit) -> None:
-        """Never called: no bio is submitted."""

@@ -14,6 +14,7 @@ from blktwin.fio.ddir import DATASYNC, READ, SYNC, TRIM, WRITE
 from blktwin.fio.random_dist import Normal, Pareto, RankSource, Zipf, jhash
 from blktwin.fio.random_map import RandomMap
 from blktwin.fio.random_state import (
+    BLOCK_SEED,
     DEFAULT_SEED,
     RAND_BLOCK,
     RAND_BS_READ,
@@ -21,7 +22,6 @@ from blktwin.fio.random_state import (
     RAND_SEQ,
     RAND_ZONE,
     FioRandom,
-    block_seed,
     thread_seeds,
 )
 from blktwin.fio.spec import JobSpec
@@ -44,6 +44,12 @@ class IoPattern:
         self.next_file: i64 = 0
         seed = spec.randseed if spec.randseed != 0 else DEFAULT_SEED if spec.randrepeat else entropy
         self.seeds: list[int] = thread_seeds(seed, number, NR_SEEDS)
+        if spec.allrandrepeat:
+            self.seeds = [BLOCK_SEED * number + at for at in range(NR_SEEDS)]
+        self.repeats: bool = spec.randrepeat and spec.randseed == 0
+        """A given randseed= turns randrepeat off, but only after it has given the first pass its offsets."""
+        if spec.randrepeat:
+            self.seeds[RAND_BLOCK] = BLOCK_SEED * number
         self.number: int = number
         has = spec.directions()
         self.has_writes: bool = has[WRITE]
@@ -58,7 +64,8 @@ class IoPattern:
         self.bs_min: vec[i64] = vec[i64](list(spec.bs_min))
         self.bs_max: vec[i64] = vec[i64](list(spec.bs_max))
         self.align: vec[i64] = vec[i64]([spec.blockalign[d] or spec.bs_min[d] for d in range(3)])
-        self.map_block: i64 = self.smallest_block(has)
+        self.map_block: i64 = min(spec.bs_min)
+        """The map has a bit per smallest block of any direction, used or not; each direction marks by its own."""
         self.percent_random: vec[i64] = vec[i64](list(spec.percentage_random))
         self.has_seq_share: bool = min(spec.percentage_random) < 100
         self.has_ranges: bool = list(spec.bs_min) != list(spec.bs_max) or any(spec.bssplit)
@@ -73,7 +80,7 @@ class IoPattern:
         self.mix_limit: i64 = 0
         self.fsync_every: i64 = spec.fsync
         self.fdatasync_every: i64 = spec.fdatasync
-        self.has_sync: bool = spec.fsync > 0 or spec.fdatasync > 0
+        self.has_sync: bool = (spec.fsync > 0 or spec.fdatasync > 0) and not self.is_trimwrite
         self.sync_ddir: i64 = SYNC
         self.last_was_sync: bool = False
         """What completed last, as the thread tells."""
@@ -85,10 +92,6 @@ class IoPattern:
         self.bs_is_seq_rand: bool = spec.bs_is_seq_rand
         self.has_alignment: bool = not spec.bs_unaligned
         self.prepare()
-
-    def smallest_block(self, has: tuple[bool, bool, bool]) -> i64:
-        """Return the unit of the random map: the smallest block of any direction in use."""
-        return min(self.spec.bs_min[ddir] for ddir in range(3) if has[ddir])
 
     def prepare(self) -> None:
         """Make the files' maps and distributions."""
@@ -108,7 +111,7 @@ class IoPattern:
     def make_ranks(self, file: FioFile, nr_blocks: int) -> RankSource | None:
         """Return the source of a non-uniform distribution, None for a uniform or zoned one."""
         dist = self.spec.distribution[self.single]
-        seed = jhash(file.name) * self.number if self.spec.randrepeat else self.seeds[RAND_BLOCK]
+        seed = jhash(file.name) * self.number if self.repeats else self.seeds[RAND_BLOCK]
         if dist.kind == "zipf":
             return Zipf(nr_blocks, dist.theta, dist.center, seed)
         if dist.kind == "pareto":
@@ -120,7 +123,7 @@ class IoPattern:
     def seed_streams(self) -> None:
         """Make all streams, at their beginning; trimwrite draws the lengths of trims and writes alike."""
         seeds = self.seeds
-        self.offsets: FioRandom = FioRandom(block_seed(seeds, self.number, self.spec.randrepeat))
+        self.offsets: FioRandom = FioRandom(seeds[RAND_BLOCK])
         self.mix: FioRandom = FioRandom(seeds[RAND_MIX])
         self.zones: FioRandom = FioRandom(seeds[RAND_ZONE])
         self.sizes: list[FioRandom] = [FioRandom(seeds[RAND_BS_READ + ddir]) for ddir in range(3)]
@@ -134,7 +137,7 @@ class IoPattern:
             file.reset()
         self.mix_limit = 0
         self.last_was_sync = False
-        if self.spec.randrepeat:
+        if self.repeats:
             self.seed_streams()
 
     def end_ramp(self) -> None:

@@ -92,10 +92,3 @@ def thread_seeds(seed: int, thread_number: int, nr: int) -> list[int]:
         seeds.append((factor * thread_number + index) & mask64)
         factor = factor * SEED_FACTOR & mask64
     return seeds
-
-
-def block_seed(seeds: list[int], thread_number: int, rand_repeat: bool) -> int:
-    """Return the seed of a thread's offsets: with randrepeat a fixed one, whatever randseed says."""
-    if rand_repeat:
-        return BLOCK_SEED * thread_number
-    return seeds[RAND_BLOCK]

@@ -9,8 +9,9 @@ from blktwin.block.queue import RequestQueue
 from blktwin.drivers.hardware import HardwareDriver
 from blktwin.errors import ConfigError, UsageError
 from blktwin.fio.engine_aio import AsyncThread
+from blktwin.fio.engine_null import NullQueueThread, NullThread
 from blktwin.fio.engine_posix import PosixAioThread
-from blktwin.fio.engines import NullThread, SyncThread
+from blktwin.fio.engines import SyncThread
 from blktwin.fio.job import IoThread, ThreadWatcher
 from blktwin.fio.pattern import IoPattern
 from blktwin.fio.spec import JobPlan, JobSpec
@@ -253,7 +254,8 @@ def make_thread(
     pid = FIRST_PID + number
     engine = spec.ioengine
     if engine == "null":
-        idle = NullThread(machine, spec, pattern, cgroup, watcher, number, pid)
+        kind = NullThread if spec.iodepth == 1 else NullQueueThread
+        idle = kind(machine, spec, pattern, cgroup, watcher, number, pid)
         idle.prepare()
         return idle
     if engine in ("libaio", "io_uring"):
