@@ -21,13 +21,14 @@ from blktwin.block.bio import (
     Bio,
     SplitBio,
 )
-from blktwin.block.limits import SECTORS_PER_PAGE, segments_of
+from blktwin.block.limits import segments_of
 from blktwin.block.machine import Task
 from blktwin.block.plug import Plug
 from blktwin.block.queue import RequestQueue
 from blktwin.block.submit import finish_plug, resume_submission, start_plug, submit_bio
 
-BIO_MAX_SECTORS: Final = 256 * SECTORS_PER_PAGE
+BIO_MAX_SECTORS: Final = 2048
+"""256 pages. Written out: a constant made of another module's is an object that each use unpacks."""
 PAGE_BYTES: Final = 4096
 
 

@@ -88,7 +88,9 @@ def dispatch_sched_batch(hctx: HardwareQueue, batch: RequestList) -> i64:
     q = hctx.q
     elevator = q.elevator
     assert elevator is not None
-    limit = 1 if hctx.dispatch_busy > 0 else q.nr_requests
+    limit = q.nr_requests
+    if hctx.dispatch_busy > 0:
+        limit = 1
     is_again = False
     is_held = False
     is_mixed = False

@@ -151,7 +151,7 @@ class RequestQueue:
 
         Kernel: __blk_mq_alloc_requests() and blk_mq_rq_ctx_init(), block/blk-mq.c, v6.12.
         """
-        cpu = task.cpu
+        cpu: i64 = task.cpu
         hctx = self.hctx_of_cpu[cpu]
         elevator = self.elevator
         if elevator is None:
@@ -183,7 +183,14 @@ class RequestQueue:
                 elevator.prepare_request(rq)
         rq.ctx = self.ctx_of_cpu[cpu]
         rq.submit_cpu = cpu
-        rq.start_ns = self.time_ns()
+        plug = task.plug
+        if plug is None or not self.caches_time:
+            rq.start_ns = self.machine.now_ns()
+        else:
+            # time_ns(): the task that submits is the one that runs.
+            if plug.cached_now_ns == 0:
+                plug.cached_now_ns = self.machine.now_ns()
+            rq.start_ns = plug.cached_now_ns
         return rq
 
     def get_driver_tag(self, rq: Request) -> bool:

@@ -26,7 +26,7 @@ from blktwin.block.bio import (
     SplitBio,
 )
 from blktwin.block.ioprio import IOPRIO_CLASS_SHIFT
-from blktwin.block.issue import try_issue_directly
+from blktwin.block.issue import issue_one, try_issue_directly
 from blktwin.block.limits import segments_of_op
 from blktwin.block.machine import Task
 from blktwin.block.merge import bio_is_mergeable, ctx_merge, plug_merge
@@ -162,8 +162,10 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
             bio = split_bio(q, bio, room, task)
         if q.nomerges < 2 and bio_is_mergeable(bio) and try_bio_merge(q, bio, task):
             return True
-    rq = get_request(q, bio, task, is_resumed)
-    if rq is None:
+    free = None if is_resumed else q.try_get_request(bio, task)
+    if free is None and (is_resumed or not bio.flags & REQ_NOWAIT):
+        free = wait_for_request(q, bio, task, is_resumed)
+    if free is None:
         if bio.flags & REQ_NOWAIT:
             bio.endio(BLK_STS_AGAIN)
             return True
@@ -171,6 +173,7 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
         task.bio_list = bio
         task.is_blocked = True
         return False
+    rq: Request = free
     q.trace.getrq(bio)
     rq.init_from_bio(bio)
     q.stats.start(rq.start_ns)
@@ -180,11 +183,22 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
         if fq.insert(rq):
             return True
     plug = task.plug
-    if plug is not None:
-        add_to_plug(q, plug, rq, task)
-    else:
+    if plug is None:
         place_request(q, rq)
+    elif plug is task.stack_plug and q.elevator is None and q.rules.plug_issues_directly:
+        issue_alone(q, rq, task)
+    else:
+        add_to_plug(q, plug, rq, task)
     return True
+
+
+def issue_alone(q: RequestQueue, rq: Request, task: Task) -> None:
+    """Issue the one request that an on-stack plug holds, as add_to_plug() and flush_one() would, without a list."""
+    trace = q.trace
+    trace.plug(task)
+    if q.rules.unplug_traces_direct:
+        trace.unplug(task, 1, True)
+    issue_one(rq.hctx, rq)
 
 
 def place_request(q: RequestQueue, rq: Request) -> None:
@@ -237,15 +251,11 @@ def try_bio_merge(q: RequestQueue, bio: Bio, task: Task) -> bool:
     return ctx.rq_list.count > 0 and ctx_merge(q, ctx, bio)
 
 
-def get_request(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> Request | None:
-    """Allocate a request; without a free tag run the queue once, look again, and go to sleep.
+def wait_for_request(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> Request | None:
+    """Allocate a request where no tag was free: run the queue once, look again, and go to sleep (None).
 
     Kernel: blk_mq_get_tag(), block/blk-mq-tag.c, v6.12.
     """
-    if not is_resumed:
-        rq = q.try_get_request(bio, task)
-        if rq is not None or bio.flags & REQ_NOWAIT:
-            return rq
     hctx = q.hctx_of_cpu[task.cpu]
     tags = hctx.tags if hctx.sched_tags is None else hctx.sched_tags
     if is_resumed:

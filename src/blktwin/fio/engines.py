@@ -6,7 +6,6 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from blktwin.block.bdev import BIO_MAX_SECTORS
 from blktwin.block.bio import BLK_STS_OK
 from blktwin.block.machine import Task
 from blktwin.block.submit import about_to_sleep, finish_plug, resume_submission, start_plug
@@ -29,7 +28,8 @@ from blktwin.fio.unit import IoUnit
 
 PHASE_O_SYNC: Final = 20
 """The flush that ends a write on a file opened with O_SYNC or O_DSYNC."""
-BIO_MAX_BYTES: Final = BIO_MAX_SECTORS * 512
+BIO_MAX_BYTES: Final = 1_048_576
+"""bdev.BIO_MAX_SECTORS."""
 
 
 def submit_unit(thread: IoThread, task: Task, unit: IoUnit) -> bool:
@@ -162,19 +162,23 @@ class SyncThread(IoThread):
         unit.started_ns = now
         unit.issued_ns = now
         unit.is_done = False
-        trace.sys_enter(self, SYS_PWRITE if unit.ddir == WRITE else SYS_PREAD)
+        ddir = unit.ddir
+        trace.sys_enter(self, SYS_PWRITE if ddir == WRITE else SYS_PREAD)
         trace.io_prep(self)
         self.phase = PHASE_WAIT
         bdev = unit.file.bdev
         assert bdev is not None
-        if self.is_buffered and unit.ddir == WRITE:
-            machine.trace.page_copy(self, bdev.write_buffered(unit.file.base_bytes + unit.offset, unit.nbytes))
+        offset = unit.file.base_bytes + unit.offset
+        nbytes = unit.nbytes
+        if ddir == WRITE and self.is_buffered:
+            trace.page_copy(self, bdev.write_buffered(offset, nbytes))
             unit.status = BLK_STS_OK
             unit.is_done = True
             return
-        if unit.nbytes > BIO_MAX_BYTES or (bdev.q.rules.bdev_write_plug and unit.ddir == WRITE):
+        if nbytes > BIO_MAX_BYTES or (ddir == WRITE and bdev.q.rules.bdev_write_plug):
             start_plug(self, self.own_plug)
-        if submit_unit(self, self, unit):
+        is_sync_write = ddir == WRITE and self.is_sync_write
+        if bdev.direct_io(unit, op_of(ddir), offset, nbytes, self, is_sync_write) and self.plug is not None:
             self.leave_submission()
 
     def leave_submission(self) -> None:

@@ -91,6 +91,11 @@ class IoPattern:
         self.is_zoned: bool = any(dist.zones for dist in spec.distribution)
         self.bs_is_seq_rand: bool = spec.bs_is_seq_rand
         self.has_alignment: bool = not spec.bs_unaligned
+        is_plain = spec.rw_seq <= 0 and not self.has_seq_share and not self.is_trimwrite
+        self.draws_always: bool = self.is_random and is_plain
+        """Every offset is a random draw."""
+        self.has_one_size: bool = not self.has_ranges and not self.bs_is_seq_rand and not self.is_trimwrite
+        """Every I/O of a direction has the same length."""
         self.prepare()
 
     def prepare(self) -> None:
@@ -228,15 +233,23 @@ class IoPattern:
 
     def fill(self, unit: IoUnit, file: FioFile, ddir: i64) -> bool:
         """Set place and length of unit; False when the file has no more."""
-        offset = self.next_offset(unit, file, ddir)
+        if self.draws_always:
+            unit.is_random = True
+            offset = self.random_offset(unit, file, ddir)
+        else:
+            offset = self.next_offset(unit, file, ddir)
         if offset < 0 or offset >= file.io_bytes:
             return False
-        nbytes = self.next_size(file, ddir, offset, unit.is_random)
-        if nbytes <= 0:
+        block = self.bs_min[ddir]
+        nbytes = block
+        if not self.has_one_size:
+            nbytes = self.next_size(file, ddir, offset, unit.is_random)
+            if nbytes <= 0:
+                return False
+        elif nbytes > file.io_bytes - offset:
             return False
         chart = file.map
         if chart is not None and unit.is_random and not (self.is_trimwrite and ddir == WRITE):
-            block = self.bs_min[ddir]
             if nbytes == block:
                 # The draw has found it clear.
                 chart.set(unit.block)
@@ -314,9 +327,8 @@ class IoPattern:
 
     def random_block(self, file: FioFile, ddir: i64) -> i64:
         """Draw one block, NO_OFFSET when all are done."""
-        ranks = file.ranks
-        if ranks is not None:
-            return ranks.next_block()
+        if file.ranks is not None:
+            return file.ranks.next_block()
         last = file.nr_starts[ddir]
         if last <= 0:
             return NO_OFFSET

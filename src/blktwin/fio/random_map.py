@@ -31,17 +31,20 @@ class RandomMap:
         self.nr_blocks: i64 = nr_blocks
         self.nr_chunks: i64 = (nr_blocks + CHUNK_BITS - 1) >> CHUNK_SHIFT
         self.empty: MapChunk = MapChunk()
-        self.chunks: list[MapChunk] = [self.empty] * int(self.nr_chunks)
+        self.chunks: vec[MapChunk] = self.all_empty()
+
+    def all_empty(self) -> vec[MapChunk]:
+        """Return a row of chunks that nothing has touched."""
+        return vec[MapChunk]([self.empty] * int(self.nr_chunks))
 
     def reset(self) -> None:
         """Clear all bits."""
-        self.chunks = [self.empty] * int(self.nr_chunks)
+        self.chunks = self.all_empty()
 
     def is_set(self, block: i64) -> bool:
         """Say whether block is done."""
-        bits = self.chunks[block >> CHUNK_SHIFT].bits
         at = block & (CHUNK_BITS - 1)
-        return (i64(bits[at >> 3]) >> (at & 7)) & 1 != 0
+        return (i64(self.chunks[block >> CHUNK_SHIFT].bits[at >> 3]) >> (at & 7)) & 1 != 0
 
     def set(self, block: i64) -> None:
         """Mark a clear block as done."""
@@ -51,8 +54,7 @@ class RandomMap:
             chunk = MapChunk()
             self.chunks[index] = chunk
         at = block & (CHUNK_BITS - 1)
-        byte = i64(chunk.bits[at >> 3]) | (1 << (at & 7))
-        chunk.bits[at >> 3] = u8(byte)
+        chunk.bits[at >> 3] |= u8(1 << (at & 7))
         chunk.groups[at >> GROUP_SHIFT] += 1
         chunk.nr_set += 1
 

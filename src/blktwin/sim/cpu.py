@@ -123,10 +123,12 @@ class Cpu(Event):
             machine.events.at(self, self.free_at_ns)
             return
         start = machine.events.now_ns
-        task = self.pop(start)
-        if task is None:
+        found = self.pop(start)
+        if found is None:
             self.look_again()
             return
+        # Not optional from here on: each use as one would be a check.
+        task: Task = found
         machine.local_ns = start
         if self.free_at_ns < start:
             # Woken from another CPU: this one has been idle.

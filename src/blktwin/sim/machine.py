@@ -242,6 +242,12 @@ class SimMachine(Machine):
         if task.is_queued:
             return
         cpu = self.cpus[task.cpu]
+        if cpu.is_running and cpu.nr_runnable == 0 and self.has_room(cpu):
+            # An interrupt on its own CPU, which looks for work when that ends.
+            self.local_ns += self.costs.wake_ns
+            task.runnable_at_ns = self.local_ns
+            cpu.push(task, False)
+            return
         if self.nr_cpus > 1 and task.ran_until_ns <= self.local_ns and not self.has_room(cpu):
             # The waker's own CPU is left out below, but not here: the waker sleeps soon.
             if not (cpu.is_running and cpu.nr_runnable == 0 and self.current is not cpu.idle_task):

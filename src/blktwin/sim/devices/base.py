@@ -42,10 +42,10 @@ class SimDevice(Device):
     def submit(self, rq: Request) -> i64:
         """Take a request and queue its completion."""
         machine = self.machine
-        faults = machine.faults
         status: i64 = BLK_STS_OK
         delay: i64 = 0
-        if faults.is_active:
+        if machine.faults.is_active:
+            faults = machine.faults
             refused = faults.queue_status()
             if refused != BLK_STS_OK:
                 return refused
@@ -70,8 +70,9 @@ class SimDevice(Device):
 
     def interrupt(self, slot: Slot) -> None:
         """Complete a slot's request in an interrupt."""
-        rq = slot.rq
-        assert rq is not None
+        done = slot.rq
+        assert done is not None
+        rq: Request = done
         slot.rq = None
         self.in_device -= 1
         machine = self.machine
