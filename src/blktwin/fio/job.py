@@ -148,7 +148,7 @@ class IoThread(Task):
             self.pass_limit = self.io_size_bytes
         self.ios_limit = spec.number_ios * spec.loops
         if pattern.is_trimwrite:
-            self.pass_limit += region * spec.loops
+            self.pass_limit += self.total_limit
             self.ios_limit *= 2
 
     # -- life
@@ -200,6 +200,9 @@ class IoThread(Task):
                 self.loops_left -= 1
             elif not self.is_short():
                 return False
+        if self.pattern.is_trimwrite:
+            # fio 3.33 doubles number_ios once a pass.
+            self.ios_limit *= 2
         self.pass_bytes = 0
         self.pass_completed = self.nr_completed
         self.pattern.restart()

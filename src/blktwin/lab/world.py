@@ -208,6 +208,8 @@ class World:
             size -= size % smallest_block(spec)
         room = real - offset
         region = min(size, room) if size else room
+        if bdev is not None:
+            check_alignment(spec, int(bdev.q.limits.logical_block_bytes), offset)
         if region < smallest_block(spec):
             raise ConfigError(
                 f"{name} has {region} bytes from offset {offset} on, less than one block",
@@ -231,6 +233,28 @@ class World:
 def smallest_block(spec: JobSpec) -> int:
     """Return the smallest block of any direction that the job uses."""
     return min(bs for bs, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
+
+
+def check_alignment(spec: JobSpec, block: int, offset: int) -> None:
+    """Stop direct I/O that is not in whole blocks of the device: fio would run it into EINVAL."""
+    if not spec.direct:
+        return
+    sizes = {"offset": [offset], "rw": [spec.rw_seq_add_bytes], "blockalign": list(spec.blockalign)}
+    split = [size for pairs in spec.bssplit for size, _ in pairs]
+    used = [(low, high) for low, high, has in zip(spec.bs_min, spec.bs_max, spec.directions(), strict=True) if has]
+    sizes["bs"] = [size for pair in used for size in pair] + split
+    for key, values in sizes.items():
+        for value in values:
+            if value % block:
+                raise ConfigError(
+                    f"{value} bytes are no multiple of the device's blocks of {block}: direct I/O would fail (EINVAL)",
+                    file=spec.file,
+                    line=spec.line,
+                    key=f"{spec.name}: {key}",
+                )
+    if spec.bs_unaligned and any(low != high for low, high in used):
+        message = "lengths at random would be no multiples of the device's blocks: direct I/O would fail (EINVAL)"
+        raise ConfigError(message, file=spec.file, line=spec.line, key=f"{spec.name}: bs_unaligned")
 
 
 def share_of(spec: JobSpec, index: int) -> int:

@@ -108,6 +108,12 @@ def test_a_shared_file_is_as_long_as_its_longest_user_asks() -> None:
         ("--filename=/dev/sda --size=8k --bs=8k --offset=67104768", "less than one block"),
         ("--filename=x", "is not a device, so the job needs size="),
         ("--filename=x --size=65m", "does not fit on /dev/sda"),
+        ("--filename=/dev/sda --bs=1000", "job: bs: 1000 bytes are no multiple of the device's blocks of 512"),
+        ("--filename=/dev/sda --bsrange=4k-9000", "job: bs: 9000 bytes are no multiple"),
+        ("--filename=/dev/sda --bssplit=4k/50:5000/50", "job: bs: 5000 bytes are no multiple"),
+        ("--filename=/dev/sda --offset=100", "job: offset: 100 bytes are no multiple"),
+        ("--filename=/dev/sda --rw=read:5", "job: rw: 5 bytes are no multiple"),
+        ("--filename=/dev/sda --bsrange=4k-8k --bs_unaligned", "job: bs_unaligned: lengths at random"),
     ],
 )
 def test_what_does_not_fit(words: str, message: str) -> None:
