@@ -42,7 +42,8 @@ def job_words(draw: st.DrawFn, at: int) -> list[str]:
     engine = draw(st.sampled_from(["psync", "pvsync2", "sync", "libaio", "io_uring", "posixaio", "null"]))
     depth = draw(st.integers(1, 12)) if engine in ("libaio", "io_uring", "posixaio", "null") else 1
     words = [f"--name=job{at}", f"--ioengine={engine}", "--direct=1", f"--iodepth={depth}"]
-    words.append(f"--rw={draw(st.sampled_from(PATTERNS))}{draw(maybe(':4'))}")
+    pattern = draw(st.sampled_from(PATTERNS))
+    words.append(f"--rw={pattern}{draw(maybe(':4' if pattern.startswith('rand') else ':8k'))}")
     words.append(draw(st.sampled_from(["--bs=4k", "--bs=512", "--bs=4k-32k", "--bs=64k", "--bssplit=4k/50:8k/50",
                                        "--bs=4k,8k", "--bs=1536k"])))  # fmt: skip
     words.append(f"--number_ios={draw(st.integers(1, 40))}")

@@ -96,7 +96,9 @@ def check_bounds(world: World) -> None:
 def collect(world: World, schedule: Schedule, is_partial: bool) -> RunResult:
     """Build the result out of what the threads and disks have counted."""
     machine = world.machine
-    end_ns = max(int(machine.events.now_ns), *(int(t.stat.end_ns) for t in world.threads))
+    # What still fires after the last job (timers moved or cancelled) is no part of the run.
+    end_ns = int(machine.events.now_ns) if is_partial else 0
+    end_ns = max(end_ns, *(int(t.stat.end_ns) for t in world.threads))
     for thread in world.threads:
         if thread.phase != PHASE_DONE and thread.is_started:
             thread.stat.finish(max(end_ns, int(thread.stat.epoch_ns)))
