@@ -28,6 +28,7 @@ from blktwin.fio.values import read_time_us
 from blktwin.lab.eta import EtaLine
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
+from blktwin.sim.devices.options import OPTION_LIST
 from blktwin.sim.devices.profiles import builtin_profiles
 from blktwin.sim.devices.spec import parse_device
 from blktwin.sim.hints import near
@@ -120,9 +121,9 @@ def run(
     check_output(output)
     with EtaLine(eta) as line:
         result = simulate(plan, stack, progress=line.update if line.is_shown else None, allow_unbounded=yes)
+    write_result(result, formats, version, output)
     for note in plan.notes:
         print(f"blktwin: {note}", file=sys.stderr)
-    write_result(result, formats, version, output)
     return exit_code(result)
 
 
@@ -132,6 +133,9 @@ def profiles() -> int:
     print("Devices (--device /dev/NAME=PROFILE):")
     for name, profile in builtin_profiles().items():
         print(f"  {name:16} {' '.join(profile.source.split())}")
+    print("Keys of a device (--device /dev/NAME=PROFILE,key=value,... or --device /dev/NAME,key=value,...):")
+    for option in OPTION_LIST:
+        print(f"  {option.name:16} {option.text} ({option.kind}; {', '.join(option.models)})")
     print("Hosts (--host NAME):")
     for name, one in builtin_hosts().items():
         print(f"  {name:16} {one.cpus} CPUs, HZ {one.hz}. {' '.join(one.source.split())}")
@@ -219,7 +223,11 @@ def split_tunable(text: str) -> tuple[str, str]:
     """Split NAME=VALUE of --set."""
     name, equals, value = text.partition("=")
     if not equals or name.rpartition(".")[0].rpartition(".")[2] != "iosched":
-        raise UsageError(f"'{text}' is not iosched.NAME=VALUE or DEVICE.iosched.NAME=VALUE", key="--set")
+        raise UsageError(
+            f"'{text}' is not iosched.NAME=VALUE or DEVICE.iosched.NAME=VALUE (nr_requests, nomerges and "
+            "rq_affinity are keys of --device)",
+            key="--set",
+        )
     return name, value
 
 

@@ -47,7 +47,7 @@ def test_a_run_prints_its_result_and_nothing_else() -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("job: (g=0): rw=randread")
     assert "issued rwts: total=16,0,0,0" in done.stdout
-    assert done.stderr == ""
+    assert done.stderr == "blktwin: /dev/nvme0n1: nvme by its name, none, rules 6.12\n"
 
 
 def test_json_is_one_document_whatever_is_noted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from blktwin.block.bio import (
+    BLK_STS_INVAL,
     BLK_STS_OK,
     REQ_FUA,
     REQ_IDLE,
@@ -63,6 +64,10 @@ class BlockDevice:
         bio.status = BLK_STS_OK
         bio.remaining = 1
         bio.parent = None
+        if (offset | nbytes) & (self.q.limits.logical_block_bytes - 1):
+            # Direct I/O in parts of a logical block: no bio leaves (blkdev_dio_invalid()).
+            bio.endio(BLK_STS_INVAL)
+            return True
         sector = offset >> 9
         left = nbytes >> 9
         q = self.q

@@ -50,6 +50,8 @@ class Tags:
         self.free: vec[i64] = vec[i64](list(range(depth - 1, -1, -1)))
         self.nr_free: i64 = depth
         self.is_busy: vec[i64] = vec[i64]([0] * depth)
+        """0 free, 1 taken, 2 taken with a shallow depth."""
+        self.nr_shallow: i64 = 0
         self.wake_batch: i64 = 1
         self.wait_queues: list[WaitQueue] = [WaitQueue() for _ in range(SBQ_WAIT_QUEUES)]
         self.nr_waiting: i64 = 0
@@ -70,19 +72,32 @@ class Tags:
         return self.depth - self.nr_free
 
     def get(self, shallow_depth: i64) -> i64:
-        """Take a tag and return it, or -1; shallow_depth > 0 refuses when that many are in use already."""
+        """Take a tag and return it, or -1; shallow_depth > 0: never more than that many for those who ask with it.
+
+        Kernel: sbitmap_get_shallow(), lib/sbitmap.c, v6.12.
+        Differs: the kernel looks at the first bits of each word, so others' tags may stand in the way.
+        """
         n = self.nr_free
-        if n == 0 or (shallow_depth > 0 and self.depth - n >= shallow_depth):
+        if n == 0:
             return -1
+        mark: i64 = 1
+        if shallow_depth > 0:
+            if self.nr_shallow >= shallow_depth:
+                return -1
+            self.nr_shallow += 1
+            mark = 2
         n -= 1
         self.nr_free = n
         tag = self.free[n]
-        self.is_busy[tag] = 1
+        self.is_busy[tag] = mark
         return tag
 
     def put(self, tag: i64) -> None:
         """Give a tag back, and wake a batch of waiters when enough have come back."""
-        assert self.is_busy[tag] == 1, f"tag {tag} is freed twice"
+        mark = self.is_busy[tag]
+        assert mark > 0, f"tag {tag} is freed twice"
+        if mark == 2:
+            self.nr_shallow -= 1
         self.is_busy[tag] = 0
         self.free[self.nr_free] = tag
         self.nr_free += 1

@@ -52,6 +52,7 @@ def main() -> int:
         sys.stdout.write(render(result, ["normal"]))
         rates[scheduler] = throughput(result)
         print()
+    print("fio's group line divides the bytes of 19 s by one job's 12 s, so it shows more than the drive can do.")
     print("Throughput while all eight jobs run (the mail: 550 MiB/s in the root cgroup)")
     for scheduler, rate in rates.items():
         print(f"  {scheduler:12} {rate:7.1f} MiB/s")

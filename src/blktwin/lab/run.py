@@ -39,7 +39,7 @@ def simulate(
     world, schedule = prepare(plan, stack, trace)
     if not allow_unbounded:
         check_bounds(world)
-    plan.notes.extend(world.notes)
+    plan.notes.extend(world.describe() + world.notes)
     is_partial = drive(world, schedule, progress)
     return collect(world, schedule, is_partial)
 

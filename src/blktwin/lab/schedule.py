@@ -11,6 +11,9 @@ from blktwin.sim.events import Event
 from blktwin.sim.machine import SimMachine
 from blktwin.units import NSEC_PER_USEC
 
+RAMP_MARGIN_NS = 10_000_000
+"""A thread notices the end of its ramp at its next I/O."""
+
 
 class StartEvent(Event):
     """A startdelay that ends."""
@@ -22,6 +25,18 @@ class StartEvent(Event):
     def fire(self) -> None:
         """Look for threads to start."""
         self.schedule.start_ready(int(self.schedule.machine.events.now_ns))
+
+
+class WindowEvent(Event):
+    """The end of the last ramp_time."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self.schedule = schedule
+
+    def fire(self) -> None:
+        """Open the common window."""
+        self.schedule.open_window(int(self.schedule.machine.events.now_ns))
 
 
 class Schedule(ThreadWatcher):
@@ -72,6 +87,16 @@ class Schedule(ThreadWatcher):
                 self.machine.start_task(thread, thread.cpu, now_ns)
         self.waiting = still
         if not self.waiting and not self.finished and self.all_from_ns < 0:
+            ramp_ns = max(thread.spec.ramp_time_ns for thread in self.running)
+            if ramp_ns > 0:
+                # Just after the last ramp: its end resets what the threads have counted.
+                self.machine.events.at(WindowEvent(self), now_ns + ramp_ns + RAMP_MARGIN_NS)
+            else:
+                self.open_window(now_ns)
+
+    def open_window(self, now_ns: int) -> None:
+        """Begin the window in which all threads run, unless one has ended."""
+        if not self.finished:
             self.all_from_ns = now_ns
             self.bytes_from = self.bytes_done()
 

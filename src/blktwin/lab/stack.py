@@ -39,11 +39,10 @@ class Stack:
 
 
 def find_rules(name: str) -> Rules:
-    """Return the preset of a kernel; UsageError with the near match."""
+    """Return the preset of a kernel; UsageError lists them: a near number is no near kernel."""
     rules = preset(name)
     if rules is None:
-        hint = near(name, PRESET_NAMES) or f"; there are {', '.join(PRESET_NAMES)}"
-        raise UsageError(f"no rules for kernel '{name}'{hint}", key="--rules")
+        raise UsageError(f"no rules for kernel '{name}'; there are {', '.join(PRESET_NAMES)}", key="--rules")
     return rules
 
 

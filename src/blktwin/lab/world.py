@@ -41,6 +41,7 @@ class Disk:
         self.q = q
         self.scheduler = scheduler
         self.bdev = BlockDevice(q)
+        self.is_used = False
         self.used_bytes = 0
         """Taken by regular files, from the start."""
 
@@ -52,6 +53,7 @@ class World:
         self.plan = plan
         self.stack = stack
         self.notes: list[str] = []
+        self.has_laid_out = False
         costs = stack.host.cost_table()
         self.trace = CostTrace(costs) if trace is None else trace
         self.machine = SimMachine(
@@ -138,10 +140,29 @@ class World:
                 return job.ioscheduler, "ioscheduler", job.file, job.line
         return default_scheduler(nr_queues), "", "", 0
 
-    def disk_at(self, path: str) -> Disk:
-        """Return the disk at a /dev path, made from its name's default profile if --device names none."""
+    def disk_at(self, path: str, job: JobSpec) -> Disk:
+        """Return the disk at a /dev path of a job, made from its name's default profile if --device names none."""
         disk = self.disks.get(path)
-        return self.add_disk(parse_device(path)) if disk is None else disk
+        if disk is None:
+            try:
+                spec = parse_device(path)
+            except ConfigError as error:
+                raise ConfigError(error.message, file=job.file, line=job.line, key=job.name) from None
+            disk = self.add_disk(spec)
+        disk.is_used = True
+        return disk
+
+    def describe(self) -> list[str]:
+        """Say in a line what each disk is, and which was given for nothing."""
+        lines = []
+        given = {spec.path for spec in self.stack.devices}
+        for path, disk in self.disks.items():
+            if not disk.is_used:
+                lines.append(f"{path}: given with --device, used by no job")
+                continue
+            origin = "" if path in given else " by its name"
+            lines.append(f"{path}: {disk.spec.profile.name}{origin}, {disk.scheduler}, rules {self.stack.rules.name}")
+        return lines
 
     # -- files
 
@@ -152,7 +173,7 @@ class World:
             real = file_length(spec, index) or NULL_FILE_BYTES
             return self.view(spec, index, None, real, 0)
         if name.startswith("/dev/"):
-            bdev = self.disk_at(name).bdev
+            bdev = self.disk_at(name, spec).bdev
             return self.view(spec, index, bdev, int(bdev.size_bytes), 0)
         disk, base, length = self.lay_out(spec, name)
         return self.view(spec, index, disk.bdev, length, base)
@@ -168,7 +189,8 @@ class World:
             raise ConfigError(
                 f"{name} is not a device, so the job needs size=", file=spec.file, line=spec.line, key=spec.name
             )
-        disk = next(iter(self.disks.values())) if self.disks else self.disk_at(DEFAULT_FILE_DEVICE)
+        disk = next(iter(self.disks.values())) if self.disks else self.disk_at(DEFAULT_FILE_DEVICE, spec)
+        disk.is_used = True
         block = 4096
         length = (length + block - 1) // block * block
         if disk.used_bytes + length > disk.bdev.size_bytes:
@@ -182,7 +204,10 @@ class World:
         place = (disk, disk.used_bytes, length)
         disk.used_bytes += length
         self.files[name] = place
-        self.notes.append(f"{name}: {length} bytes of {disk.spec.path} (no file system is modelled)")
+        if self.has_laid_out:
+            return place
+        self.has_laid_out = True
+        self.notes.append(f"files such as {name} are laid out on {disk.spec.path}; no file system is modelled")
         return place
 
     def view(self, spec: JobSpec, index: int, bdev: BlockDevice | None, real: int, base: int) -> FioFile:

@@ -237,3 +237,14 @@ def test_each_hardware_queue_has_its_own_scheduler_tags() -> None:
     assert not world.is_blocked(on_1)
     world.complete_all()
     world.check_quiet()
+
+
+def test_readers_do_not_lock_out_writers_with_a_shallow_depth() -> None:
+    """The limit is on those who ask with it: tags that others hold do not count."""
+    tags = Tags(16, World().machine)
+    readers = [tags.get(0) for _ in range(8)]
+    assert min(readers) >= 0
+    writers = [tags.get(4) for _ in range(5)]
+    assert [tag >= 0 for tag in writers] == [True, True, True, True, False]
+    tags.put(writers[0])
+    assert tags.get(4) >= 0

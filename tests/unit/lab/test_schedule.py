@@ -92,3 +92,13 @@ def test_the_window_of_all_jobs() -> None:
 
 def test_no_window_when_jobs_never_meet() -> None:
     assert run("--name=a --number_ios=3", "--name=b --stonewall --number_ios=3").blktwin["all_jobs"] is None
+
+
+def test_the_window_begins_when_the_last_ramp_is_over() -> None:
+    done = run("--name=a --ramp_time=50ms --runtime=100ms --time_based")
+    window = done.blktwin["all_jobs"]
+    assert isinstance(window, dict)
+    assert window["from_ms"] == pytest.approx(60)
+    lane = done.jobs[0].stat.directions[0]
+    rate = lane.io_bytes / done.jobs[0].stat.runtime_ms(0) * 1000 / (1 << 20)
+    assert window["read_mib_s"] == pytest.approx(rate, rel=0.05)

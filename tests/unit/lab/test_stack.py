@@ -15,7 +15,7 @@ def test_every_preset_is_found(name: str) -> None:
     assert find_rules(name).name == name
 
 
-@pytest.mark.parametrize(("name", "hint"), [("6.19", "did you mean 6.1"), ("linux", "there are 5.10")])
+@pytest.mark.parametrize(("name", "hint"), [("6.19", "there are 5.10"), ("linux", "there are 5.10")])
 def test_other_kernels(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"no rules for kernel '{name}'.*{hint}"):
         find_rules(name)

@@ -93,7 +93,13 @@ def test_regular_files_lie_side_by_side_on_the_first_device() -> None:
         "x": ("/dev/sdb", 0, MIB),
         "y": ("/dev/sdb", MIB, 12288),
     }
-    assert len(made.notes) == 2
+    assert made.notes == ["files such as x are laid out on /dev/sdb; no file system is modelled"]
+    assert made.describe() == ["/dev/sdb: hdd, mq-deadline, rules 6.12"]
+
+
+def test_a_device_that_no_job_uses_is_named() -> None:
+    made = world("--filename=/dev/sda", "/dev/sda", "/dev/sdb=hdd")
+    assert made.describe()[1] == "/dev/sdb: given with --device, used by no job"
 
 
 def test_a_shared_file_is_as_long_as_its_longest_user_asks() -> None:

@@ -82,11 +82,11 @@ def test_every_profile_builds_and_names_its_source() -> None:
     ("path", "profile"),
     [
         ("/dev/nvme0n1", "nvme"),
-        ("/dev/nvme10n2p3", "nvme"),
+        ("/dev/nvme10n2", "nvme"),
         ("/dev/nvme0c1n1", "nvme"),
         ("/dev/nullb0", "null"),
         ("/dev/sda", "sata-ssd"),
-        ("/dev/sdaa1", "sata-ssd"),
+        ("/dev/sdaa", "sata-ssd"),
         ("/dev/mmcblk0", "emmc"),
         ("/dev/vdb", "virtual"),
         ("/dev/xvdf", "virtual"),

@@ -11,14 +11,15 @@ from blktwin.sim.devices.profiles import Profile, builtin_profiles, complete, nu
 from blktwin.sim.hints import near
 
 DEFAULTS: Final = (
-    (r"nvme\d+(c\d+)?n\d+(p\d+)?", "nvme"),
-    (r"nullb\d+(p\d+)?", "null"),
-    (r"sd[a-z]+\d*", "sata-ssd"),
-    (r"mmcblk\d+(p\d+)?", "emmc"),
-    (r"(vd|xvd)[a-z]+\d*", "virtual"),
+    (r"nvme\d+(c\d+)?n\d+", "nvme"),
+    (r"nullb\d+", "null"),
+    (r"sd[a-z]+", "sata-ssd"),
+    (r"mmcblk\d+", "emmc"),
+    (r"(vd|xvd)[a-z]+", "virtual"),
 )
 """Kernel names, and the profile that a device of that name has."""
 
+PARTITION: Final = r"((?:nvme\d+(?:c\d+)?n\d+|nullb\d+|mmcblk\d+)(?=p\d+$)|(?:sd|vd|xvd)[a-z]+(?=\d+$)).*"
 EXAMPLE: Final = "give one with --device {path}=PROFILE (profiles: {names})"
 
 
@@ -66,6 +67,10 @@ def parse_device(text: str, profiles: dict[str, Profile] | None = None) -> Devic
     file = "--device " + text
     if not path.startswith("/dev/") or path == "/dev/":
         raise UsageError(f"'{path}' is not a path such as /dev/nvme0n1", file=file)
+    part = re.fullmatch(PARTITION, path.rpartition("/")[2])
+    if part:
+        hint = f"name the disk, /dev/{part[1]}, and use offset= and size="
+        raise UsageError(f"{path} is a partition, which is not modelled: {hint}", file=file)
     if not has_profile:
         profile_name = default_profile(path)
         if not profile_name:
