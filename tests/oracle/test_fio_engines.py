@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fio_pair import counts, fio_json, maps, model_json, pairs
+from oracles import against_the_clock
 
 pytestmark = pytest.mark.oracle
 
@@ -145,6 +146,7 @@ TIMED = [
 """Jobs that their own options slow down, and by how many ms fio may be late."""
 
 
+@against_the_clock
 def test_paced_jobs_run_as_long(tmp_path: Path) -> None:
     late_ms = [late for _, late in TIMED]
     rows = pairs([job for job, _ in TIMED], f"{COMMON} --ioengine=null", tmp_path)
@@ -159,6 +161,7 @@ def test_paced_jobs_run_as_long(tmp_path: Path) -> None:
         assert -2 <= late <= limit + 30, (job, late)
 
 
+@against_the_clock
 def test_rate_with_depth(tmp_path: Path) -> None:
     """Before it sleeps for the rate, fio hands over what is queued and reaps all of it."""
     jobs = ["--rw=read", "--rw=read --iodepth_batch=4"]
@@ -175,6 +178,7 @@ def test_rate_with_depth(tmp_path: Path) -> None:
     "job",
     ["--ramp_time=300ms --runtime=400ms --time_based --rate_iops=100", "--runtime=500ms --time_based --rate_iops=50"],
 )
+@against_the_clock
 def test_ramp_and_runtime(job: str, tmp_path: Path) -> None:
     words = ["--name=job", "--filename=file", *COMMON.split(), "--ioengine=null", "--rw=read", *job.split()]
     [real] = fio_json(words, tmp_path)["jobs"]
@@ -184,6 +188,7 @@ def test_ramp_and_runtime(job: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@against_the_clock
 def test_a_missed_minimum_rate_ends_the_job(tmp_path: Path) -> None:
     words = ["--name=job", "--filename=file", "--size=64k", "--bs=1k", "--ioengine=null", "--rw=read"]
     words += ["--thinktime=60ms", "--rate_iops_min=1000", "--ratecycle=100"]
@@ -205,6 +210,7 @@ def test_groups(tmp_path: Path) -> None:
     ]
 
 
+@against_the_clock
 def test_exitall_stops_its_group(tmp_path: Path) -> None:
     """exitall in one job counts for all: the first that ends stops the others of its group, not other groups."""
     words = ["--name=global", "--filename=file", "--size=1m", "--ioengine=null", "--rw=read", "--exitall"]
