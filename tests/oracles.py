@@ -50,7 +50,7 @@ P = ParamSpec("P")
 
 
 def against_the_clock(test: Callable[P, None]) -> Callable[P, None]:
-    """Let a test that compares with a real program's timing be right once in four tries: a busy machine makes it late."""
+    """Let a test that compares with a real program's timing be right once in four: a busy machine makes it late."""
 
     @wraps(test)
     def patient(*args: P.args, **kwargs: P.kwargs) -> None:
