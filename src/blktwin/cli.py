@@ -160,7 +160,7 @@ def part_tokens(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
             # Standard input as the job file; cyclopts takes it for an option.
             fios.append(token)
             continue
-        if token == "--" or not token.startswith("-"):
+        if token == "--" or not token.startswith("-") or token[1:].isdigit():
             ours.append(token)
             continue
         in_job = in_job or name == "name"
