@@ -309,3 +309,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("blktwin: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except Exception as error:
+        if os.environ.get("BLKTWIN_TRACEBACK"):
+            raise
+        text = " ".join(f"{type(error).__name__} {error}".split())
+        print(
+            f"blktwin: internal error: {text[:300]} (please report it; BLKTWIN_TRACEBACK=1 shows more)", file=sys.stderr
+        )
+        return 1

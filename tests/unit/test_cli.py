@@ -209,3 +209,15 @@ def test_a_closed_pipe_is_no_traceback() -> None:
         process.wait(timeout=30)
     assert process.returncode == 1
     assert err == ""
+
+
+def test_what_nobody_foresaw_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OverflowError("int too large")
+
+    monkeypatch.delenv("BLKTWIN_TRACEBACK", raising=False)
+    monkeypatch.setattr("blktwin.cli.simulate", broken)
+    assert main(["run", *JOB]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("blktwin: internal error: OverflowError int too large (please report it")
+    assert err.count("\n") == 1

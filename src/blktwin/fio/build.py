@@ -11,6 +11,7 @@ from blktwin.fio.spec import JobSpec, RateLimit, Triple
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_USEC
 
 _DIRECTIONS = ("read", "write", "trim")
+TIME_MAX_NS = 315_360_000 * 1_000_000_000
 SYNC_ENGINES = ("psync", "pvsync2", "sync")
 _SYNC = {"0": "none", "1": "sync"}
 _UNIFIED = {"0": "none", "1": "mixed", "2": "both"}
@@ -191,7 +192,24 @@ def _correct(spec: JobSpec, draft: Draft, section: Section, notices: Notices) ->
             raise fail(draft, section, name, "not modelled yet: sizes in zones (z); write it in bytes")
 
 
+def _check_times(spec: JobSpec, draft: Draft, section: Section) -> None:
+    """Keep every time within ten years, and so every clock within 63 bits of ns."""
+    times = {
+        "runtime": spec.runtime_ns,
+        "ramp_time": spec.ramp_time_ns,
+        "startdelay": spec.startdelay_ns[1],
+        "thinktime": spec.thinktime_ns,
+        "thinktime_spin": spec.thinktime_spin_ns,
+        "thinktime_iotime": spec.thinktime_iotime_ns,
+        "ratecycle": spec.rate.cycle_ns,
+    }
+    for name, ns in times.items():
+        if ns > TIME_MAX_NS:
+            raise fail(draft, section, name, "longer than ten years")
+
+
 def _check(spec: JobSpec, draft: Draft, section: Section) -> None:
+    _check_times(spec, draft, section)
     rate = spec.rate
     if any(rate.bytes_per_s) and any(rate.iops):
         raise fail(draft, section, "rate_iops", "rate and rate_iops exclude each other")

@@ -28,6 +28,7 @@ from blktwin.units import GIB
 
 FIRST_PID = 1000
 DISK_MAJOR = 259
+MAP_BLOCKS_MAX = 1 << 36
 NULL_FILE_BYTES = 1024 * GIB
 DEFAULT_FILE_DEVICE = "/dev/nvme0n1"
 
@@ -242,6 +243,7 @@ class World:
                 line=spec.line,
                 key=spec.name,
             )
+        check_map(spec, name, region)
         return FioFile(name, bdev, real, offset, region, base)
 
     def cgroup_of(self, spec: JobSpec) -> Cgroup:
@@ -258,6 +260,17 @@ class World:
 def smallest_block(spec: JobSpec) -> int:
     """Return the smallest block of any direction that the job uses."""
     return min(bs for bs, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
+
+
+def check_map(spec: JobSpec, name: str, region: int) -> None:
+    """Refuse a random map that would not fit into memory."""
+    if spec.is_random and not spec.norandommap and region // smallest_block(spec) > MAP_BLOCKS_MAX:
+        raise ConfigError(
+            f"the random map of {name} ({region} bytes) is too large: add norandommap",
+            file=spec.file,
+            line=spec.line,
+            key=spec.name,
+        )
 
 
 def check_alignment(spec: JobSpec, block: int, offset: int) -> None:
