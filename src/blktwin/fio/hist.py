@@ -188,11 +188,12 @@ class LatencyStat(RunningStat):
         wanted: ascending, 0 < p <= 100. The comparison is exact, as good as fio's long double.
         """
         values: list[int] = []
-        if not self.has_bins or not self.count:
+        # In a group, threads without percentiles add samples but no bins.
+        count = sum([int(samples) for samples in self.bins]) if self.has_bins else 0
+        if count == 0:
             return values
         seen = 0
         index = -1
-        count: int = self.count
         for percentile in wanted:
             numerator, denominator = percentile.as_integer_ratio()
             while seen * denominator * 100 < numerator * count:

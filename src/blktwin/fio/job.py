@@ -37,6 +37,8 @@ PHASE_DONE: Final = 9
 PHASE_ENGINE: Final = 20
 """Engines number their own phases from here."""
 
+LIMIT_MAX: Final = 2_000_000_000_000_000_000
+"""No limit on bytes or I/Os is above this, so that two of them add up within 63 bits."""
 NEVER: Final = 4_000_000_000_000_000_000
 EIO: Final = 5
 DDIR_NAMES: Final = ("read", "write", "trim", "sync", "datasync")
@@ -138,18 +140,18 @@ class IoThread(Task):
         for file in pattern.files:
             region += file.io_bytes
         self.region_bytes: i64 = region
-        self.io_size_bytes: i64 = spec.io_size_bytes
+        self.io_size_bytes: i64 = min(spec.io_size_bytes, LIMIT_MAX)
         if spec.io_size_percent > 0:
-            self.io_size_bytes = region * spec.io_size_percent // 100
+            self.io_size_bytes = min(int(region) * spec.io_size_percent // 100, LIMIT_MAX)
         self.byte_limit: i64 = self.io_size_bytes if self.io_size_bytes > 0 else region
-        self.total_limit = self.byte_limit * spec.loops
+        self.total_limit = min(int(self.byte_limit) * spec.loops, LIMIT_MAX)
         self.pass_limit = region
         if pattern.has_writes and pattern.is_random and spec.norandommap and self.io_size_bytes > region:
             self.pass_limit = self.io_size_bytes
-        self.ios_limit = spec.number_ios * spec.loops
+        factor = 2 * spec.loops if pattern.is_trimwrite else spec.loops
+        self.ios_limit = min(spec.number_ios * factor, LIMIT_MAX)
         if pattern.is_trimwrite:
             self.pass_limit += self.total_limit
-            self.ios_limit *= 2
 
     # -- life
 

@@ -387,18 +387,32 @@ class IoPattern:
         split = self.spec.bssplit[ddir]
         if low == high and not split:
             return low
+        if split and smallest_share(split) > room:
+            return 0
         while True:
             draw = self.sizes[ddir].next32()
             if split:
                 size = split_size(split, draw, room)
             else:
-                size = low + ((high * draw) >> 32 if high <= 0x7FFFFFFF else high // 2)
+                size = low + scaled(high, draw)
             if self.has_alignment:
                 size -= size % low
             if size > high:
                 size = high
             if size <= room:
                 return size
+
+
+def scaled(high: i64, draw: i64) -> i64:
+    """Return high times a 32-bit draw over 2**32, also where the product needs more than 63 bits."""
+    if high <= 0x7FFFFFFF:
+        return (high * draw) >> 32
+    return (int(high) * int(draw)) >> 32
+
+
+def smallest_share(split: tuple[tuple[int, int], ...]) -> i64:
+    """Return the smallest length that a bssplit ever picks."""
+    return min([size for size, percent in split if percent > 0])
 
 
 def split_size(split: tuple[tuple[int, int], ...], draw: i64, room: i64) -> i64:

@@ -100,3 +100,14 @@ def test_merge_gives_bins_to_one_that_had_none() -> None:
     full.add(1000)
     plain.merge(full)
     assert plain.filled_bins() == full.filled_bins() == [(1004, 1)]
+
+
+def test_a_group_in_which_not_all_keep_percentiles_is_reported() -> None:
+    """Bins that are there count; nothing is lost and nothing fails."""
+    kept, plain = LatencyStat(), LatencyStat(has_bins=False)
+    for value in (100, 200, 300, 400):
+        kept.add(value)
+        plain.add_at(value, -1)
+    plain.merge(kept)
+    assert plain.count == 8
+    assert plain.percentiles([50.0, 99.0]) == kept.percentiles([50.0, 99.0])

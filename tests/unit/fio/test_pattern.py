@@ -138,3 +138,16 @@ def test_sequences_of_random_reads() -> None:
     offsets = [offset for _, _, offset, _ in draws(pattern("--rw=randread:4 --norandommap"), 40)]
     follow = sum(b == a + 4096 for a, b in zip(offsets, offsets[1:], strict=False))
     assert follow >= 25
+
+
+def test_a_split_of_which_only_a_share_of_zero_fits_ends() -> None:
+    """fio 3.33 draws for ever here."""
+    region = FioFile("a", None, 68 * KIB, 0, 68 * KIB)
+    assert draws(pattern("--rw=read --bssplit=64k/100:4k/0", region)) == [("a", READ, 0, 64 * KIB)]
+
+
+def test_lengths_above_2_gib_are_drawn_too() -> None:
+    region = FioFile("a", None, KIB**3, 0, KIB**3)
+    rows = draws(pattern("--rw=read --bsrange=4k-4g", region))
+    assert len({length for *_, length in rows}) > 1
+    assert sum(length for *_, length in rows) <= KIB**3
