@@ -1,10 +1,38 @@
-"""The cgroup tree as the block layer sees it: paths, depth and io weights, with v2 names."""
+"""The cgroup tree as the block layer sees it: paths, depth, BFQ weights, and who must hear of a change.
+
+Kernel: struct blkcg, block/blk-cgroup.h; struct bfq_group_data, block/bfq-iosched.h, v6.12.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+WEIGHT_MIN: Final = 1
+WEIGHT_MAX: Final = 1000
+WEIGHT_DEFAULT: Final = 100
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PolicyData:
+    """What a policy keeps for one pair of cgroup and device; it hears of changes to the cgroup.
+
+    Kernel: struct blkg_policy_data, block/blk-cgroup.h, v6.12.
+    """
+
+    def set_weight(self, weight: int) -> None:
+        """Take the cgroup's weight, and forget the device's own."""
+
+    def set_dev_weight(self, weight: int) -> None:
+        """Take a weight for this device only; 0 forgets it and leaves the weight that is in force."""
+
+    def offline(self) -> None:
+        """See the cgroup go: move what is queued to the parent's care."""
+
 
 class Cgroup:
-    """One cgroup; path is absolute, "/" for the root."""
+    """One cgroup; path is absolute, "/" for the root. Weights are 1..1000."""
 
     def __init__(self, path: str, parent: Cgroup | None, serial: int) -> None:
         self.path: str = path
@@ -12,8 +40,46 @@ class Cgroup:
         self.serial: int = serial
         """Order of creation; a stable identity for maps and traces."""
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.knobs: dict[str, int] = {}
-        """Values written to its files, such as {"io.bfq.weight": 100}."""
+        self.is_online: bool = True
+        self.weight: int = WEIGHT_DEFAULT
+        """io.bfq.weight, blkio.bfq.weight."""
+        self.dev_weights: dict[tuple[int, int], int] = {}
+        """Weights of single devices, by (major, minor)."""
+        self.devices: dict[tuple[int, int], PolicyData] = {}
+        """A policy's data by device, made when the cgroup first does I/O there."""
+
+    def set_weight(self, weight: int) -> None:
+        """Write the weight for all devices; it clears those of single devices.
+
+        Kernel: bfq_io_set_weight_legacy(), block/bfq-cgroup.c, v6.12.
+        """
+        assert WEIGHT_MIN <= weight <= WEIGHT_MAX, f"a weight of {weight}"
+        self.weight = weight
+        self.dev_weights.clear()
+        for data in self.devices.values():
+            data.set_weight(weight)
+
+    def set_dev_weight(self, dev: tuple[int, int], weight: int) -> None:
+        """Write the weight for one device; 0 stands for "default".
+
+        Kernel: bfq_io_set_device_weight(), block/bfq-cgroup.c, v6.12.
+        """
+        if weight:
+            assert WEIGHT_MIN <= weight <= WEIGHT_MAX, f"a weight of {weight}"
+            self.dev_weights[dev] = weight
+        else:
+            self.dev_weights.pop(dev, None)
+        data = self.devices.get(dev)
+        if data is not None:
+            data.set_dev_weight(weight)
+
+    def go_offline(self) -> None:
+        """Remove the cgroup: I/O of tasks that are still in it counts for the nearest ancestor that is left."""
+        assert self.parent is not None, "the root cgroup stays"
+        if self.is_online:
+            self.is_online = False
+            for data in self.devices.values():
+                data.offline()
 
 
 class CgroupTree:

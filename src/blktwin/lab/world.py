@@ -253,7 +253,7 @@ class World:
             return tree.get(self.stack.cgroup)
         group = tree.get(self.stack.cgroup.rstrip("/") + "/" + spec.cgroup.strip("/"))
         if spec.cgroup_weight:
-            group.knobs["io.bfq.weight"] = spec.cgroup_weight
+            group.set_weight(spec.cgroup_weight)
         return group
 
 

@@ -130,7 +130,7 @@ def test_what_does_not_fit(words: str, message: str) -> None:
 def test_cgroups_nest_below_the_run() -> None:
     made = world("--filename=/dev/sda --size=1m --cgroup=b --cgroup_weight=300", cgroup="/a")
     group = made.threads[0].cgroup
-    assert (group.path, group.knobs["io.bfq.weight"]) == ("/a/b", 300)
+    assert (group.path, group.weight) == ("/a/b", 300)
 
 
 def test_threads_spread_over_the_cpus() -> None:
