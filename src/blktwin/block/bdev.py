@@ -12,6 +12,8 @@ from mypy_extensions import i64
 
 from blktwin.block.bio import (
     BLK_STS_INVAL,
+    BLK_STS_IOERR,
+    BLK_STS_NOTSUPP,
     BLK_STS_OK,
     REQ_FUA,
     REQ_IDLE,
@@ -40,12 +42,17 @@ class BlockDevice:
         self.q: RequestQueue = q
         self.size_bytes: i64 = q.capacity_sectors << 9
         self.block_bytes: i64 = soft_block_bytes(int(q.limits.logical_block_bytes), int(self.size_bytes))
+        self.page_bytes: i64 = max(PAGE_BYTES, self.block_bytes)
+        """What is dirty as one: a page, or a folio as long as a larger logical block."""
         self.dirty: dict[int, bool] = {}
-        """Page index of every dirty page, in the order of dirtying."""
+        """Index of every dirty page (or folio), in the order of dirtying."""
         self.writeback_serial: i64 = 0
         self.fsyncs: list[FsyncCall] = []
         """Calls that wait for pages under writeback."""
         self.in_writeback: i64 = 0
+        self.errors: i64 = 0
+        """Writeback errors that an fsync() had or has to tell of; further ones before it does are the same."""
+        self.errors_told: i64 = 0
 
     def direct_io(self, bio: Bio, op: i64, offset: i64, nbytes: i64, task: Task, is_sync_write: bool) -> bool:
         """Submit bio (and what more it takes) for nbytes at offset; False: the task sleeps in the submission.
@@ -85,22 +92,54 @@ class BlockDevice:
 
     def write_buffered(self, offset: i64, nbytes: i64) -> i64:
         """Dirty the pages of a buffered write; return how many pages were copied."""
-        first = offset // PAGE_BYTES
-        last = (offset + nbytes - 1) // PAGE_BYTES
-        page = first
+        end = offset + nbytes - 1
+        page = offset // self.page_bytes
+        last = end // self.page_bytes
         while page <= last:
             self.dirty[int(page)] = True
             page += 1
-        return last - first + 1
+        return end // PAGE_BYTES - offset // PAGE_BYTES + 1
 
-    def writeback_done(self, serial: i64) -> None:
-        """See one writeback bio end."""
+    def writeback_done(self, serial: i64, status: i64) -> None:
+        """See one writeback bio end.
+
+        Kernel: mark_buffer_write_io_error(), fs/buffer.c, and errseq_set(), lib/errseq.c, v6.12.
+        """
+        if status != BLK_STS_OK and self.errors == self.errors_told:
+            self.errors += 1
         self.in_writeback -= 1
         for call in self.fsyncs:
             if serial <= call.until_serial:
                 call.nr_waiting -= 1
                 if call.nr_waiting == 0:
                     self.q.machine.wake_task(call.task)
+
+
+class OpenFile:
+    """A block device opened by one user, who is told once of each writeback error since then."""
+
+    def __init__(self, bdev: BlockDevice) -> None:
+        self.bdev: BlockDevice = bdev
+        self.errors_told: i64 = 0
+
+    def open(self) -> None:
+        """Begin: what others have been told of is past.
+
+        Kernel: errseq_sample(), lib/errseq.c, v6.12.
+        """
+        self.errors_told = self.bdev.errors_told
+
+    def tell_error(self) -> i64:
+        """Return BLK_STS_IOERR if there is an error that this user does not know, else BLK_STS_OK.
+
+        Kernel: file_check_and_advance_wb_err(), mm/filemap.c, v6.12.
+        """
+        bdev = self.bdev
+        if bdev.errors == self.errors_told:
+            return BLK_STS_OK
+        self.errors_told = bdev.errors
+        bdev.errors_told = bdev.errors
+        return BLK_STS_IOERR
 
 
 def set_range(bio: Bio, sector: i64, nr_sectors: i64) -> None:
@@ -144,7 +183,7 @@ class WritebackBio(Bio):
 
     def end_io(self) -> None:
         """Count it out."""
-        self.bdev.writeback_done(self.serial)
+        self.bdev.writeback_done(self.serial, self.status)
 
 
 class FlushBio(Bio):
@@ -156,7 +195,8 @@ class FlushBio(Bio):
 
     def end_io(self) -> None:
         """Let the caller go on."""
-        self.call.flush_status = self.status
+        if self.status != BLK_STS_NOTSUPP:
+            self.call.status = self.status
         self.call.is_flushed = True
         self.call.bdev.q.machine.wake_task(self.call.task)
 
@@ -174,8 +214,9 @@ class FsyncCall:
     Kernel: blkdev_fsync(), block/fops.c, v6.12.
     """
 
-    def __init__(self, bdev: BlockDevice, task: Task) -> None:
-        self.bdev: BlockDevice = bdev
+    def __init__(self, file: OpenFile, task: Task) -> None:
+        self.file: OpenFile = file
+        self.bdev: BlockDevice = file.bdev
         self.task: Task = task
         self.step: i64 = STEP_START
         self.pages: list[int] = []
@@ -184,10 +225,14 @@ class FsyncCall:
         self.nr_waiting: i64 = 0
         self.until_serial: i64 = 0
         self.is_flushed: bool = False
-        self.flush_status: i64 = BLK_STS_OK
+        self.status: i64 = BLK_STS_OK
+        """What the call that has ended returns."""
 
     def advance(self) -> bool:
-        """Go on; True when the call has ended, False when the task sleeps."""
+        """Go on; True when the call has ended, False when the task sleeps.
+
+        A failed writeback ends it without a flush, and a device that has no flush is no error.
+        """
         task = self.task
         if task.is_blocked and not resume_submission(task):
             return False
@@ -200,6 +245,10 @@ class FsyncCall:
                 return False
             self.bdev.fsyncs.remove(self)
             self.step = STEP_FLUSH
+            self.status = self.file.tell_error()
+            if self.status != BLK_STS_OK:
+                self.step = STEP_START
+                return True
         if self.step == STEP_FLUSH:
             if not self.bdev.q.limits.has_write_cache:
                 self.step = STEP_START
@@ -226,12 +275,12 @@ class FsyncCall:
         """Submit a bio per buffer under one plug; False when a tag is awaited."""
         bdev = self.bdev
         block = bdev.block_bytes
-        per_page = PAGE_BYTES // block
+        per_page = bdev.page_bytes // block
         total = len(self.pages) * per_page
         while self.next_buffer < total:
             at = self.next_buffer
             self.next_buffer = at + 1
-            offset = self.pages[at // per_page] * PAGE_BYTES + (at % per_page) * block
+            offset = self.pages[at // per_page] * bdev.page_bytes + (at % per_page) * block
             bdev.writeback_serial += 1
             bdev.in_writeback += 1
             bio = WritebackBio(bdev, bdev.writeback_serial)

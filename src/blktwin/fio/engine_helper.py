@@ -23,11 +23,11 @@ class SyncHelper(Task):
     def serve(self, unit: IoUnit) -> None:
         """Begin a unit's sync, soon."""
         self.unit = unit
-        bdev = unit.file.bdev
-        assert bdev is not None
+        handle = unit.file.handle
+        assert handle is not None
         call = self.call
-        if call is None or call.bdev is not bdev:
-            self.call = FsyncCall(bdev, self)
+        if call is None or call.file is not handle:
+            self.call = FsyncCall(handle, self)
         self.owner.machine.wake_task(self)
 
     def run(self) -> None:
@@ -37,6 +37,6 @@ class SyncHelper(Task):
         if unit is None or call is None or not call.advance():
             return
         self.unit = None
-        if call.flush_status != BLK_STS_OK:
-            self.owner.fail_sync(call.flush_status)
+        if call.status != BLK_STS_OK:
+            self.owner.fail_sync(call.status)
         self.owner.helper_done(unit)

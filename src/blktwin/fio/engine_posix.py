@@ -57,11 +57,11 @@ class AioHelper(Task):
 
     def begin_sync(self, unit: IoUnit) -> None:
         """Enter fsync()."""
-        bdev = unit.file.bdev
-        assert bdev is not None
+        handle = unit.file.handle
+        assert handle is not None
         call = self.call
-        if call is None or call.bdev is not bdev:
-            self.call = FsyncCall(bdev, self)
+        if call is None or call.file is not handle:
+            self.call = FsyncCall(handle, self)
 
     def has_ended(self, unit: IoUnit) -> bool:
         """Go on with the unit that is served; True when it has ended."""
@@ -73,8 +73,8 @@ class AioHelper(Task):
         assert call is not None
         if not call.advance():
             return False
-        if call.flush_status != BLK_STS_OK:
-            self.owner.fail_sync(call.flush_status)
+        if call.status != BLK_STS_OK:
+            self.owner.fail_sync(call.status)
         return True
 
 

@@ -166,6 +166,9 @@ class IoThread(Task):
         elif spec.runtime_ns > 0:
             self.stop_ns = now + spec.runtime_ns
         self.last_think_ns = now
+        for file in self.pattern.files:
+            if file.handle is not None:
+                file.handle.open()
         self.phase = PHASE_NEXT
 
     def end_ramp(self, now: i64) -> None:
@@ -362,11 +365,11 @@ class IoThread(Task):
         self.fsync_started_ns = machine.now_ns()
         machine.trace.sys_enter(self, SYS_FSYNC)
         self.phase = phase
-        bdev = file.bdev
-        if bdev is None:
+        handle = file.handle
+        if handle is None:
             self.fsync_call = None
-        elif self.fsync_call is None or self.fsync_call.bdev is not bdev:
-            self.fsync_call = FsyncCall(bdev, self)
+        elif self.fsync_call is None or self.fsync_call.file is not handle:
+            self.fsync_call = FsyncCall(handle, self)
 
     def begin_end_fsync(self) -> bool:
         """Enter the next fsync() of end_fsync, file by file; False when none is left to do."""
@@ -390,8 +393,8 @@ class IoThread(Task):
         if call is not None and not call.advance():
             return False
         self.machine.trace.sys_exit(self, SYS_FSYNC, 1)
-        if call is not None and call.flush_status != BLK_STS_OK:
-            self.fail_sync(call.flush_status)
+        if call is not None and call.status != BLK_STS_OK:
+            self.fail_sync(call.status)
         return True
 
     def book_fsync(self, lat_ns: i64) -> None:

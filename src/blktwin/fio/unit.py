@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from blktwin.block.bdev import BlockDevice
+from blktwin.block.bdev import BlockDevice, OpenFile
 from blktwin.block.bio import Bio
 from blktwin.fio.random_dist import RankSource
 from blktwin.fio.random_map import RandomMap
@@ -30,6 +30,7 @@ class FioFile:
     ) -> None:
         self.name: str = name
         self.bdev: BlockDevice | None = bdev
+        self.handle: OpenFile | None = None if bdev is None else OpenFile(bdev)
         self.real_bytes: i64 = real_bytes
         self.offset_bytes: i64 = offset_bytes
         self.io_bytes: i64 = io_bytes
