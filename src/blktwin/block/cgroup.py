@@ -7,11 +7,50 @@ from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
+
+from blktwin.block.bio import REQ_FUA, REQ_OP_DISCARD, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
 
 WEIGHT_MIN: Final = 1
 WEIGHT_MAX: Final = 1000
 WEIGHT_DEFAULT: Final = 100
+
+STAT_KINDS: Final = ("Read", "Write", "Sync", "Async", "Discard")
+"""What a group's I/O is counted by, in the order of the files; each I/O counts twice, by operation and by sync."""
+STAT_READ: Final = 0
+STAT_WRITE: Final = 1
+STAT_SYNC: Final = 2
+STAT_ASYNC: Final = 3
+STAT_DISCARD: Final = 4
+
+
+class ServiceStats:
+    """Bytes and I/Os of one cgroup on one device, by STAT_KINDS.
+
+    Kernel: struct blkg_rwstat, block/blk-cgroup-rwstat.h, v6.12.
+    """
+
+    def __init__(self) -> None:
+        self.bytes: list[int] = [0] * len(STAT_KINDS)
+        self.ios: list[int] = [0] * len(STAT_KINDS)
+
+    def add(self, op: i64, flags: i64, nbytes: i64) -> None:
+        """Count one request.
+
+        Kernel: blkg_rwstat_add(), block/blk-cgroup-rwstat.h, v6.12.
+        """
+        kind = STAT_READ
+        if op == REQ_OP_DISCARD:
+            kind = STAT_DISCARD
+        elif op & 1:
+            kind = STAT_WRITE
+        is_sync = op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
+        pace = STAT_SYNC if is_sync else STAT_ASYNC
+        size = int(nbytes)
+        self.bytes[kind] += size
+        self.bytes[pace] += size
+        self.ios[kind] += 1
+        self.ios[pace] += 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -30,6 +69,10 @@ class PolicyData:
     def offline(self) -> None:
         """See the cgroup go: move what is queued to the parent's care."""
 
+    def service_stats(self) -> ServiceStats:
+        """Return the counters behind the statistics files (cgroup_files.py); zeros when the policy keeps none."""
+        return ServiceStats()
+
 
 class Cgroup:
     """One cgroup; path is absolute, "/" for the root. Weights are 1..1000."""
@@ -47,6 +90,10 @@ class Cgroup:
         """Weights of single devices, by (major, minor)."""
         self.devices: dict[tuple[int, int], PolicyData] = {}
         """A policy's data by device, made when the cgroup first does I/O there."""
+        self.children: list[Cgroup] = []
+        """In the order of creation, those that are gone included."""
+        if parent is not None:
+            parent.children.append(self)
 
     def set_weight(self, weight: int) -> None:
         """Write the weight for all devices; it clears those of single devices.
