@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from blktwin.errors import ConfigError
+from blktwin.errors import ConfigError, shown
 from blktwin.fio import compound
 from blktwin.fio.draft import Draft, Notices, where
 from blktwin.fio.options import MODELLED_ENGINES, OTHER_ENGINES, nearest_engine
-from blktwin.fio.sections import Section, shown
+from blktwin.fio.sections import Section
 from blktwin.fio.spec import JobSpec, RateLimit, Triple
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_USEC
 
 _DIRECTIONS = ("read", "write", "trim")
 TIME_MAX_NS = 315_360_000 * 1_000_000_000
+RATE_MAX = 8 << 40
+"""bytes/s; a million times this is within 63 bits."""
 SYNC_ENGINES = ("psync", "pvsync2", "sync")
 _SYNC = {"0": "none", "1": "sync"}
 _UNIFIED = {"0": "none", "1": "mixed", "2": "both"}
@@ -22,11 +24,11 @@ def fail(draft: Draft, section: Section, name: str, message: str) -> ConfigError
     raw = draft.given.get(name)
     if raw is not None:
         return raw.error(message)
-    return ConfigError(shown(message, 300), file=section.file, line=section.line, key=f"[{shown(section.name)}]")
+    return ConfigError(message, file=section.file, line=section.line, key=f"[{section.name}]")
 
 
-def check_engine(draft: Draft, section: Section, *, strict: bool) -> None:
-    """Stop at engines that fio or blktwin does not have, and at buffered I/O."""
+def check_engine(draft: Draft, section: Section, notices: Notices, *, strict: bool) -> None:
+    """Stop at engines that fio does not have; strict: note those that blktwin does not have, and buffered I/O."""
     engine = draft.engine()
     if engine in MODELLED_ENGINES:
         if strict and engine != "null" and not draft.number("direct") and not is_synced_write(draft):
@@ -34,7 +36,9 @@ def check_engine(draft: Draft, section: Section, *, strict: bool) -> None:
                 "buffered I/O (direct=0 is fio's default) is modelled only for psync, pvsync2 and sync writers with "
                 "fsync= or fdatasync=: add direct=1"
             )
-            raise fail(draft, section, "direct" if "direct" in draft.given else "buffered", message)
+            notices.not_modelled.append(
+                fail(draft, section, "direct" if "direct" in draft.given else "buffered", message)
+            )
         return
     names = " ".join(MODELLED_ENGINES)
     if engine not in OTHER_ENGINES:
@@ -42,7 +46,8 @@ def check_engine(draft: Draft, section: Section, *, strict: bool) -> None:
         hint = f"; did you mean {near}?" if near else f"; modelled are {names}"
         raise fail(draft, section, "ioengine", f"fio has no engine {engine!r}{hint}")
     if strict:
-        raise fail(draft, section, "ioengine", f"engine {engine} is not modelled: use one of {names}")
+        message = f"engine {engine} is not modelled: use one of {names}"
+        notices.not_modelled.append(fail(draft, section, "ioengine", message))
 
 
 def is_synced_write(draft: Draft) -> bool:
@@ -219,6 +224,12 @@ def _check(spec: JobSpec, draft: Draft, section: Section) -> None:
         if 0 < rate.bytes_per_s[at] < rate.bytes_per_s_min[at] or 0 < rate.iops[at] < rate.iops_min[at]:
             name = "rate_min" if any(rate.bytes_per_s_min) else "rate_iops_min"
             raise fail(draft, section, name, f"the minimum {direction} rate is above the rate itself")
+    for at, direction in enumerate(_DIRECTIONS):
+        if max(rate.bytes_per_s[at], rate.iops[at] * spec.bs_min[at]) > RATE_MAX:
+            name = "rate" if rate.bytes_per_s[at] else "rate_iops"
+            raise fail(
+                draft, section, name, f"{direction}s of more than {RATE_MAX >> 40} TiB/s: leave it out for no limit"
+            )
     smallest = min(low for low, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
     if 0 < spec.size_bytes < smallest:
         message = f"size {spec.size_bytes} is smaller than the smallest block, {smallest}"
@@ -238,7 +249,7 @@ def files_of(draft: Draft, section: Section, clone: int) -> tuple[str, ...]:
 
     A job without filename= whose section is named like a device uses that device; else fio makes names up.
     """
-    given = compound.file_names(draft.text("filename").strip())
+    given = tuple(name for text in draft.files for name in compound.file_names(text))
     name = draft.text("name", section.name) if section.on_command_line else section.name
     if not given and name.startswith("/dev/"):
         given = (name,)

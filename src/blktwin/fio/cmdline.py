@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blktwin.errors import UsageError
+from blktwin.errors import UsageError, shown
 from blktwin.fio.options import find, nearest
-from blktwin.fio.sections import RawOption, Section, Source, is_global_name, shown
+from blktwin.fio.sections import RawOption, Section, Source, is_global_name
 
 FILE = "command line"
 
@@ -47,10 +47,11 @@ def is_job_option(token: str) -> bool:
     return token.startswith("-") and find(token.lstrip("-").partition("=")[0]) is not None
 
 
-def parse_arguments(arguments: Sequence[str], sections: Sequence[str] = ()) -> Source:
+def parse_arguments(arguments: Sequence[str], sections: Sequence[str] = (), names: list[str] | None = None) -> Source:
     """Read job arguments into sections; options before the first --name (and after --name=global) are global.
 
     sections: only these jobs; as in fio the options of a skipped --name then count as global ones.
+    names takes the names of all jobs, skipped or not.
     Errors: UsageError (exit 2).
     """
     source = Source(FILE, [], on_command_line=True)
@@ -59,6 +60,8 @@ def parse_arguments(arguments: Sequence[str], sections: Sequence[str] = ()) -> S
         if raw.key == "name":
             current = None
             name = raw.value or ""
+            if names is not None and not is_global_name(name):
+                names.append(name)
             if sections and not is_global_name(name) and name not in sections:
                 continue
         if current is None:
@@ -82,7 +85,7 @@ def _options(arguments: Sequence[str]) -> list[RawOption]:
         if option is None:
             near = nearest(key)
             hint = f"; did you mean --{near}?" if near else ""
-            raise UsageError(f"fio has no such option{hint}", file=FILE, key=f"--{shown(key)}")
+            raise UsageError(f"fio has no such option{hint}", file=FILE, key=f"--{key}")
         text: str | None = value if equals else None
         if not equals and option.takes_value:
             if at == len(arguments):

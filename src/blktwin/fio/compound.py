@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from blktwin.errors import ConfigError
 from blktwin.fio.spec import Distribution
@@ -10,6 +11,10 @@ from blktwin.fio.values import INT64_MAX, read_bytes
 
 ENTRIES_MAX = 64
 _FLOAT = re.compile(r"[ \t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+_COLON = re.compile(r"(?<!\\):")
+ZIPF_THETA_MAX = 16
+"""Beyond it the powers of a large file leave the range of a double; all but one I/O in 65536 hit one block already."""
+PARETO_MIN = 1e-9
 _DEFAULTS = {"zipf": 1.1, "pareto": 0.2, "normal": 0.0}
 Split = tuple[tuple[int, int], ...]
 Distributions = tuple[Distribution, Distribution, Distribution]
@@ -104,10 +109,10 @@ def distributions(text: str, kb_base: int) -> Distributions:
     center = _float(center_text) if center_text else -1.0
     if center_text and not 0 <= center <= 1:
         raise ConfigError(f"center {center_text} is out of range: 0 to 1 is possible")
-    if kind == "zipf" and (theta == 1.0 or theta < 0):
-        raise ConfigError(f"zipf theta {theta:g} is not possible: 0 or more, but not 1")
-    if kind == "pareto" and not 0 < theta < 1:
-        raise ConfigError(f"pareto input {theta:g} is out of range: between 0 and 1")
+    if kind == "zipf" and (theta == 1.0 or not 0 <= theta <= ZIPF_THETA_MAX):
+        raise ConfigError(f"zipf theta {theta:g} is not possible: 0 to {ZIPF_THETA_MAX}, but not 1")
+    if kind == "pareto" and not PARETO_MIN <= theta < 1:
+        raise ConfigError(f"pareto input {theta:g} is out of range: between 0 and 1, and not below {PARETO_MIN:g}")
     if kind == "normal" and not 0 <= theta < 100:
         raise ConfigError(f"normal deviation {theta:g} is out of range: 0 to below 100 percent")
     one = Distribution(kind, theta, center)
@@ -150,18 +155,8 @@ def _zones(kind: str, text: str, kb_base: int) -> Distribution:
     return Distribution(kind, zones=tuple((access, rest if size is None else size) for access, size in zones))
 
 
+@lru_cache(maxsize=16)
 def file_names(text: str) -> tuple[str, ...]:
     """Split filename= or directory= at colons; a backslash keeps the colon that follows it."""
-    names = [""]
-    at = 0
-    while at < len(text):
-        if text[at] == "\\" and text[at + 1 : at + 2] == ":":
-            names[-1] += ":"
-            at += 2
-            continue
-        if text[at] == ":":
-            names.append("")
-        else:
-            names[-1] += text[at]
-        at += 1
+    names = [part.replace("\\:", ":") for part in _COLON.split(text)]
     return tuple(name for name in names if name)

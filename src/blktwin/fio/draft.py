@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from blktwin.errors import ConfigError
+from blktwin.errors import ConfigError, shown
 from blktwin.fio import compound
 from blktwin.fio.option import LATER, NO_EFFECT, REFUSED, Option
 from blktwin.fio.options import MODELLED_ENGINES, find, nearest
-from blktwin.fio.sections import RawOption, shown
+from blktwin.fio.sections import RawOption
 from blktwin.fio.spec import Distribution, Triple
 from blktwin.fio.values import Number, Parts, Range, Value, is_default, parse
 
@@ -34,12 +34,14 @@ class Draft:
     bssplit: list[compound.Split] = field(default_factory=lambda: [(), (), ()])
     distribution: list[Distribution] = field(default_factory=lambda: [Distribution() for _ in range(3)])
     pattern: tuple[str, int, int] = ("read", 0, 0)
+    files: list[str] = field(default_factory=list)
+    """What each filename= says, in order."""
 
     def copy(self) -> Draft:
         """Start a job from the defaults so far."""
         return Draft(
             dict(self.values), dict(self.given), self.kb_base, list(self.bs), list(self.bs_low), list(self.bs_high),
-            list(self.bssplit), list(self.distribution), self.pattern,
+            list(self.bssplit), list(self.distribution), self.pattern, list(self.files),
         )  # fmt: skip
 
     def number(self, name: str, default: int = 0) -> int:
@@ -95,7 +97,7 @@ class Draft:
         """Put one option in force; returns a remark on how fio reads it ("" if it is plain)."""
         parsed = parse(option, raw.value, self.kb_base)
         odd = parsed.odd
-        if option.name == "filename" and self.text("filename"):
+        if option.name == "filename" and self.files:
             odd = odd or "added to the files named before, as fio does"
         self.given[option.name] = raw
         handler = _SPECIAL.get(option.name)
@@ -166,8 +168,7 @@ def _set_gtod_reduce(draft: Draft, value: Value) -> None:
 
 def _add_filename(draft: Draft, value: Value) -> None:
     assert isinstance(value, str)
-    before = draft.text("filename")
-    draft.values["filename"] = f"{before}:{value.strip()}" if before else value
+    draft.files.append(value.strip())
 
 
 def _set_kb_base(draft: Draft, value: Value) -> None:
@@ -191,10 +192,12 @@ _SPECIAL = {
 
 @dataclass(slots=True)
 class Notices:
-    """What the user should know once: options without effect (by name), and remarks."""
+    """What the user should know once: options without effect (by name), remarks, and what cannot run."""
 
     no_effect: dict[str, RawOption] = field(default_factory=dict)
     remarks: dict[str, None] = field(default_factory=dict)
+    not_modelled: list[ConfigError] = field(default_factory=list)
+    """What the jobs ask for that the model cannot run."""
 
     def remark(self, raw: RawOption, text: str) -> None:
         """Keep a remark about an option, once."""
@@ -210,7 +213,7 @@ def where(file: str, line: int) -> str:
 def apply_all(draft: Draft, raws: list[RawOption], notices: Notices, *, strict: bool) -> list[tuple[Option, RawOption]]:
     """Apply a section's options in fio's order (kb_base first, filename last, then those of the engine).
 
-    strict: stop at options that are not modelled. Returns the options in that order.
+    strict: note options that are not modelled (notices.not_modelled). Returns the options in that order.
     Errors: ConfigError with file, line and option.
     """
     known: list[tuple[Option, RawOption]] = []
@@ -221,13 +224,13 @@ def apply_all(draft: Draft, raws: list[RawOption], notices: Notices, *, strict: 
             raise raw.error("fio has no such option" + (f"; did you mean {near}?" if near else ""))
         known.append((option, raw))
     known.sort(key=lambda pair: (bool(pair[0].engines), -pair[0].order))
+    before = len(notices.not_modelled)
     for option, raw in known:
-        if option.engines and option.status == REFUSED and strict:
-            raise raw.error(f"engine {draft.engine()} is not modelled: use one of {' '.join(MODELLED_ENGINES)}")
         if option.engines and draft.engine() not in option.engines:
             names = " ".join(option.engines)
             raise raw.error(f"an option of ioengine {names}, but this job has ioengine={draft.engine()}")
         _apply_one(draft, option, raw, notices, strict=strict)
+    notices.not_modelled[before:] = sorted(notices.not_modelled[before:], key=lambda error: (error.file, error.line))
     return known
 
 
@@ -241,6 +244,9 @@ def _apply_one(draft: Draft, option: Option, raw: RawOption, notices: Notices, *
             notices.remark(raw, text)
     if option.status == NO_EFFECT:
         notices.no_effect.setdefault(option.name, raw)
+    elif option.engines and option.status == REFUSED and draft.engine() not in MODELLED_ENGINES:
+        pass  # The engine is refused as a whole.
     elif option.status in (LATER, REFUSED) and strict:
         if not is_default(option, draft.values.get(option.name, 0)):
-            raise raw.error(f"{'not modelled yet' if option.status == LATER else 'refused'}: {option.reason}")
+            kind = "not modelled yet" if option.status == LATER else "refused"
+            notices.not_modelled.append(raw.error(f"{kind}: {option.reason}"))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from blktwin.errors import ConfigError
+from blktwin.errors import ConfigError, near
 from blktwin.fio.cmdline import parse_arguments
 from blktwin.fio.resolve import resolve
-from blktwin.fio.sections import Section, Source, is_global_name, raw_option, shown
+from blktwin.fio.sections import Section, Source, is_global_name, raw_option
 from blktwin.fio.spec import JobPlan
 
 FILE_BYTES_MAX = 16 << 20
+"""Of all job files together."""
 INCLUDE_DEPTH_MAX = 16
+INCLUDES_MAX = 1000
+"""Files that all job files together may include."""
 _BLANK = " \t\n\v\f\r"
 
 
@@ -32,29 +36,42 @@ def load(
     yet (for --parse-only). readonly: refuse jobs that write or trim.
     Errors: ConfigError, one line with file, line and option.
     """
-    sources = read_sources(paths, job_args, sections=sections, env=env)
+    reader = _Reader(env)
+    sources = read_sources(paths, job_args, sections=sections, env=env, reader=reader)
+    for name in sections:
+        if name not in reader.choice:
+            file = paths[0] if paths else ""
+            raise ConfigError(f"no job section {name!r}{near(name, reader.choice)}", file=file, key="--section")
     plan = resolve(sources, require_runnable=require_runnable, readonly=readonly)
+    plan.files = reader.files
     if not plan.jobs:
         raise ConfigError("no job is defined", file=paths[0] if paths else "")
     return plan
 
 
 def read_sources(
-    paths: Sequence[str], job_args: Sequence[str], *, sections: Sequence[str] = (), env: Mapping[str, str]
+    paths: Sequence[str],
+    job_args: Sequence[str],
+    *,
+    sections: Sequence[str] = (),
+    env: Mapping[str, str],
+    reader: _Reader | None = None,
 ) -> list[Source]:
     """Read everything into sections: the command line first (if any), then one Source per file.
 
-    As in fio, the choice of sections holds for the command line and the first file.
+    As in fio, the choice of sections holds for the command line and the first file. reader: what else it has seen.
     """
     if "global" in sections:
         raise ConfigError("cannot be the only section", key="--section=global")
     if list(paths).count("-") > 1:
         raise ConfigError("- (standard input) can be read once only")
-    machine = machine_keywords()
-    sources = [parse_arguments(job_args, sections)] if job_args else []
+    reader = reader or _Reader(env)
+    sources = [parse_arguments(job_args, sections, reader.choice)] if job_args else []
     for at, path in enumerate(paths):
-        wanted = sections if at == 0 else ()
-        sources.append(Source(path, _read_sections(path, wanted, env, machine)))
+        nr_names = len(reader.choice)
+        sources.append(Source(path, reader.read_sections(path, sections if at == 0 else ())))
+        if at > 0:
+            del reader.choice[nr_names:]
     return sources
 
 
@@ -65,38 +82,90 @@ def machine_keywords() -> dict[str, int]:
     return {"pagesize": page, "mb_memory": memory, "ncpus": os.sysconf("SC_NPROCESSORS_ONLN")}
 
 
-def _read_sections(
-    path: str, wanted: Sequence[str], env: Mapping[str, str], machine: Mapping[str, int]
-) -> list[Section]:
-    found: list[Section] = []
-    current: Section | None = None
-    skipping = False
-    for number, line in enumerate(_read_lines(path), 1):
-        text = _strip(line)
-        if not text:
-            continue
-        if text.startswith("["):
-            current = _section(text, path, number)
-            skipping = bool(wanted) and not current.is_global and current.name not in wanted
-            if not skipping:
-                found.append(current)
-        elif skipping:
-            continue
-        elif current is None:
-            raise ConfigError("an option must stand below a [section]", file=path, line=number, key=shown(text))
-        elif text.startswith("include"):
-            _include(_include_name(text), path, number, current, env, machine, 1)
-        else:
-            current.options.append(raw_option(text, path, number, env, machine))
-    return found
+class _Reader:
+    """Reads job files: the environment, what has been read so far, and the job sections to choose from."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = env
+        self.machine = machine_keywords()
+        self.files: list[str] = []
+        self.choice: list[str] = []
+        self.nr_includes = 0
+        self.nr_bytes = 0
+
+    def read_sections(self, path: str, wanted: Sequence[str]) -> list[Section]:
+        """Give the sections of a file that are wanted; none named: all."""
+        found: list[Section] = []
+        current: Section | None = None
+        skipping = False
+        for number, line in enumerate(self.read_lines(path), 1):
+            text = _strip(line)
+            if not text:
+                continue
+            if text.startswith("["):
+                current = _section(text, path, number)
+                if not current.is_global:
+                    self.choice.append(current.name)
+                skipping = bool(wanted) and not current.is_global and current.name not in wanted
+                if not skipping:
+                    found.append(current)
+            elif skipping:
+                continue
+            elif current is None:
+                raise ConfigError("an option must stand below a [section]", file=path, line=number, key=text)
+            elif text.startswith("include"):
+                self.include(_include_name(text), path, number, current, 1)
+            else:
+                current.options.append(raw_option(text, path, number, self.env, self.machine))
+        return found
+
+    def include(self, name: str, includer: str, line: int, section: Section, depth: int) -> None:
+        """Add the options of an included file; the name is looked up here, then beside the file that includes it."""
+        if not name:
+            raise ConfigError("needs a file name", file=includer, line=line, key="include")
+        self.nr_includes += 1
+        if depth > INCLUDE_DEPTH_MAX or self.nr_includes > INCLUDES_MAX:
+            limit = f"nested more than {INCLUDE_DEPTH_MAX} deep"
+            if depth <= INCLUDE_DEPTH_MAX:
+                limit = f"more than {INCLUDES_MAX} files are included"
+            raise ConfigError(f"{limit}: {name}", file=includer, line=line, key="include")
+        path = name
+        if "\0" not in name and not os.path.exists(name):
+            path = os.path.join(os.path.dirname(includer), name)
+        try:
+            lines = self.read_lines(path)
+        except ConfigError as error:
+            raise ConfigError(str(error), file=includer, line=line, key="include") from None
+        for number, content in enumerate(lines, 1):
+            text = _strip(content)
+            if not text:
+                continue
+            if text.startswith("["):
+                raise ConfigError("an included file cannot start a new section", file=path, line=number, key=text)
+            if text.startswith("include"):
+                self.include(_include_name(text), path, number, section, depth + 1)
+            else:
+                section.options.append(raw_option(text, path, number, self.env, self.machine))
+
+    def read_lines(self, path: str) -> list[str]:
+        """Give the lines of a file; bytes that are not UTF-8 become \\x escapes."""
+        data = _read_file(path)
+        self.files.append(path)
+        self.nr_bytes += len(data)
+        if self.nr_bytes > FILE_BYTES_MAX:
+            raise ConfigError(f"more than {FILE_BYTES_MAX >> 20} MiB of job files are no job files", file=path)
+        if b"\0" in data:
+            line = data[: data.index(b"\0")].count(b"\n") + 1
+            raise ConfigError("not a text file (it has NUL bytes)", file=path, line=line)
+        return data.decode("utf-8", "backslashreplace").split("\n")
 
 
 def _section(text: str, path: str, line: int) -> Section:
     name = text[1:-1]
     if not text.endswith("]"):
-        raise ConfigError("the section header has no closing ] at its end", file=path, line=line, key=shown(text))
+        raise ConfigError("the section header has no closing ] at its end", file=path, line=line, key=text)
     if not name:
-        raise ConfigError("the section has no name", file=path, line=line, key=shown(text))
+        raise ConfigError("the section has no name", file=path, line=line, key=text)
     return Section(name[:254], is_global_name(name), path, line)
 
 
@@ -104,59 +173,17 @@ def _include_name(text: str) -> str:
     return text[len("include") + 1 :]
 
 
-def _include(
-    name: str,
-    includer: str,
-    line: int,
-    section: Section,
-    env: Mapping[str, str],
-    machine: Mapping[str, int],
-    depth: int,
-) -> None:
-    """Add the options of an included file; the name is looked up here, then beside the file that includes it."""
-    if not name:
-        raise ConfigError("needs a file name", file=includer, line=line, key="include")
-    if depth > INCLUDE_DEPTH_MAX:
-        raise ConfigError(
-            f"nested more than {INCLUDE_DEPTH_MAX} deep: {shown(name)}", file=includer, line=line, key="include"
-        )
-    path = name
-    if "\0" not in name and not os.path.exists(name):
-        path = os.path.join(os.path.dirname(includer), name)
+def _read_file(path: str) -> bytes:
     try:
-        lines = _read_lines(path)
-    except ConfigError as error:
-        raise ConfigError(shown(str(error), 300), file=includer, line=line, key="include") from None
-    for number, content in enumerate(lines, 1):
-        text = _strip(content)
-        if not text:
-            continue
-        if text.startswith("["):
-            raise ConfigError("an included file cannot start a new section", file=path, line=number, key=shown(text))
-        if text.startswith("include"):
-            _include(_include_name(text), path, number, section, env, machine, depth + 1)
-        else:
-            section.options.append(raw_option(text, path, number, env, machine))
-
-
-def _read_lines(path: str) -> list[str]:
-    """Give the lines of a file; bytes that are not UTF-8 become \\x escapes."""
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
-        else:
+        if path != "-":
             with open(path, "rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+                return file.read(FILE_BYTES_MAX + 1)
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        return sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read the job file: {reason}", file=shown(path, 300)) from None
-    if len(data) > FILE_BYTES_MAX:
-        raise ConfigError(f"a job file of more than {FILE_BYTES_MAX >> 20} MiB is not a job file", file=path)
-    if b"\0" in data:
-        raise ConfigError(
-            "not a text file (it has NUL bytes)", file=path, line=data[: data.index(b"\0")].count(b"\n") + 1
-        )
-    return data.decode("utf-8", "backslashreplace").split("\n")
+        raise ConfigError(f"cannot read the job file: {reason}", file=path) from None
 
 
 def _strip(line: str) -> str:

@@ -48,9 +48,7 @@ class Zipf(RankSource):
         self.start = drawn if center < 0.0 else int(nr_ranges * center)
         self.theta: float = theta
         self.zeta_2: float = 1.0 + 0.5**theta
-        total = 0.0
-        for rank in range(1, min(nr_ranges, ZIPF_MAX_GEN) + 1):
-            total += (1.0 / rank) ** theta
+        total = zeta(min(nr_ranges, ZIPF_MAX_GEN), theta)
         self.zeta_n: float = total
         self.alpha: float = 1.0 / (1.0 - theta)
         self.eta: float = 0.0
@@ -68,6 +66,21 @@ class Zipf(RankSource):
         else:
             rank = int(self.nr_ranges * (self.eta * u - self.eta + 1.0) ** self.alpha)
         return self.spread(rank)
+
+
+ZETAS: Final[dict[tuple[int, float], float]] = {}
+"""What zeta() has computed: the threads of a job all ask for the same sum of millions."""
+
+
+def zeta(n: int, theta: float) -> float:
+    """Return the sum of the first n terms of the zeta series, added up from the first on."""
+    key = (n, theta)
+    total = ZETAS.get(key, 0.0)
+    if total == 0.0:
+        for rank in range(1, n + 1):
+            total += (1.0 / rank) ** theta
+        ZETAS[key] = total
+    return total
 
 
 class Pareto(RankSource):

@@ -17,12 +17,6 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _KEYWORD = re.compile(r"\$(pagesize|mb_memory|ncpus)")
 
 
-def shown(text: str, limit: int = 80) -> str:
-    """Make text of unknown origin fit for one line of an error: cut, and nothing that a terminal would act on."""
-    cut = text if len(text) <= limit else text[:limit] + "..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
-
-
 @dataclass(slots=True)
 class RawOption:
     """One option as written; value None means no "=". Environment and keywords are already replaced."""
@@ -35,7 +29,7 @@ class RawOption:
 
     def error(self, message: str) -> ConfigError:
         """Make the error that points at this option."""
-        return ConfigError(shown(message, 300), file=self.file, line=self.line, key=shown(self.key))
+        return ConfigError(message, file=self.file, line=self.line, key=self.key)
 
 
 @dataclass(slots=True)
@@ -89,7 +83,7 @@ def raw_option(text: str, file: str, line: int, env: Mapping[str, str], machine:
         try:
             text, odd = substitute(text, env, machine)
         except ConfigError as error:
-            key = shown(text.partition("=")[0].strip())
-            raise ConfigError(shown(error.message, 300), file=file, line=line, key=key) from None
+            key = text.partition("=")[0].strip()
+            raise ConfigError(error.message, file=file, line=line, key=key) from None
     key, equals, value = text.partition("=")
     return RawOption(key.strip(" \t"), value if equals else None, file, line, odd)

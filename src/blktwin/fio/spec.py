@@ -177,3 +177,5 @@ class JobPlan:
     global_options: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What the user should know once on stderr: options with no effect on a model."""
+    files: list[str] = field(default_factory=list)
+    """Every file that the jobs were read from, included ones too; "-" is standard input."""

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
-
-def near(word: str, names: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the name closest to word, "" when none is close."""
-    found = difflib.get_close_matches(word, list(names), 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else ""
+from blktwin.errors import near as near
 
 
 def line_of(text: str, key: str, start: int = 0) -> int:

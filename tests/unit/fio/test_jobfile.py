@@ -114,7 +114,7 @@ def test_section_choice(job: Load) -> None:
     text = HEAD + "[a]\nnonsense\n[b]\n[global]\nbs=8k\n[c]\n"
     plan = job(text, sections=["c", "b"])
     assert [(j.name, j.bs_min[0]) for j in plan.jobs] == [("b", 4096), ("c", 8192)]
-    with pytest.raises(ConfigError, match="no job is defined"):
+    with pytest.raises(ConfigError, match="t.fio: --section: no job section 'd'$"):
         job(text, sections=["d"])
     with pytest.raises(ConfigError, match="cannot be the only section"):
         job(text, sections=["global"])

@@ -65,7 +65,7 @@ BAD: list[tuple[str, str]] = [
     (J + "hipri\n", ":4: hipri: an option of ioengine pvsync2 sg io_uring"),
     ("[j]\nioengine=libaoi\n", ":2: ioengine: fio has no engine 'libaoi'; did you mean libaio?"),
     ("[j]\nioengine=mmap\n", ":2: ioengine: engine mmap is not modelled: use one of psync"),
-    ("[j]\nioengine=net\nport=80\n", ":3: port: engine net is not modelled"),
+    ("[j]\nioengine=net\nport=80\n", ":2: ioengine: engine net is not modelled"),
     (J + "runtime=999999d\n", ":4: runtime: longer than ten years"),
     (J + "thinktime=9223372036854775807\n", ":4: thinktime: longer than ten years"),
     ("[j]\nrw=read\n", ":1: [j]: buffered I/O (direct=0 is fio's default) is modelled only for psync"),
