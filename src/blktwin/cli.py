@@ -25,6 +25,7 @@ from blktwin.fio.output import parse_formats, parse_terse_version, render
 from blktwin.fio.results import RunResult
 from blktwin.fio.spec import JobPlan
 from blktwin.fio.values import read_time_us
+from blktwin.lab.cgroups import load_cgroups
 from blktwin.lab.eta import EtaLine
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
@@ -37,7 +38,7 @@ from blktwin.units import NSEC_PER_USEC
 
 EXIT_INTERRUPTED = 130
 RUN_OPTIONS = (
-    "on runtime seed yes scheduler set rules device cgroup host cpus output output-format terse-version "
+    "on runtime seed yes scheduler set rules device cgroup cgroups host cpus output output-format terse-version "
     "section showcmd parse-only readonly eta help version"
 ).split()
 NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
@@ -76,6 +77,7 @@ def run(
     rules: Annotated[str, Parameter(help=f"Kernel to imitate: {', '.join(PRESET_NAMES)}."), DEFAULT] = DEFAULT_RULES,
     device: Devices = (),
     cgroup: Annotated[str, Parameter(help="Cgroup of the whole job, such as /c1."), DEFAULT] = "/",
+    cgroups: Annotated[str, Parameter(help="TOML file: cgroups, weights, who runs where, changes.")] = "",
     host: HostName = DEFAULT_HOST,
     cpus: Annotated[int, Parameter(help="Number of CPUs, instead of the host's.")] = 0,
     on: Annotated[str, Parameter(help="Where to run: sim."), DEFAULT] = "sim",
@@ -97,8 +99,7 @@ def run(
     if not paths and not job_args:
         raise UsageError("no job: give a fio job file, or --name=... --rw=...")
     check_choices(on, eta)
-    formats = parse_formats(output_format)
-    version = parse_terse_version(terse_version)
+    formats, version = parse_formats(output_format), parse_terse_version(terse_version)
     if showcmd_:
         sys.stdout.write(showcmd.render(paths, job_args, section))
         return 0
@@ -116,6 +117,7 @@ def run(
         host=find_host(host),
         cpus=checked_cpus(cpus),
         cgroup=checked_cgroup(cgroup),
+        cgroups=load_cgroups(cgroups) if cgroups else None,
         seed=seed,
     )
     check_output(output)

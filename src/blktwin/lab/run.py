@@ -41,6 +41,7 @@ def simulate(
         check_bounds(world)
     plan.notes.extend(world.describe() + world.notes)
     is_partial = drive(world, schedule, progress)
+    plan.notes.extend(world.cgroups.late_notes())
     return collect(world, schedule, is_partial)
 
 
@@ -165,6 +166,7 @@ def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, 
             "failed": failed(world.threads),
             "in_flight": in_flight,
         },
+        **world.cgroups.provenance(),
         "all_jobs": schedule.common_window(),
         "partial": is_partial,
     }

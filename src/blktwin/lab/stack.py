@@ -11,6 +11,7 @@ from blktwin.block.deadline import Deadline
 from blktwin.block.elevator import Elevator
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES, Rules, preset
 from blktwin.errors import UsageError
+from blktwin.lab.cgroups import CgroupFile
 from blktwin.sim.devices.spec import DeviceSpec
 from blktwin.sim.hints import near
 from blktwin.sim.hosts import DEFAULT_HOST, Host, get_host
@@ -34,6 +35,8 @@ class Stack:
     cpus: int = 0
     """0: the host's."""
     cgroup: str = "/"
+    cgroups: CgroupFile | None = None
+    """From --cgroups; its paths are absolute, while a job's cgroup= is below `cgroup`."""
     seed: int = DEFAULT_SEED
     faults: dict[str, int] = field(default_factory=dict)
 

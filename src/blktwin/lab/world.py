@@ -16,6 +16,7 @@ from blktwin.fio.job import IoThread, ThreadWatcher
 from blktwin.fio.pattern import IoPattern
 from blktwin.fio.spec import JobPlan, JobSpec
 from blktwin.fio.unit import FioFile
+from blktwin.lab.cgroup_run import CgroupControl
 from blktwin.lab.stack import Stack, make_elevator, set_tunable
 from blktwin.sim.devices.base import SimDevice
 from blktwin.sim.devices.build import build_device, default_scheduler
@@ -71,18 +72,21 @@ class World:
         self.files: dict[str, tuple[Disk, int, int]] = {}
         """Regular files: disk, where they begin on it, and how long they are (bytes)."""
         self.threads: list[IoThread] = []
+        self.cgroups = CgroupControl(self.machine, stack.cgroups, plan.jobs, stack.cgroup)
         for spec in stack.devices:
             self.add_disk(spec)
 
     def build_threads(self, watcher: ThreadWatcher) -> None:
         """Make every thread of the plan."""
-        for number, spec in enumerate(self.plan.jobs, 1):
-            files = [self.open_file(spec, index) for index in range(len(spec.filenames))]
+        opened = [[self.open_file(spec, index) for index in range(len(spec.filenames))] for spec in self.plan.jobs]
+        self.cgroups.prepare({path: disk.q.dev for path, disk in self.disks.items()})
+        for number, (spec, files) in enumerate(zip(self.plan.jobs, opened, strict=True), 1):
             pattern = IoPattern(spec, files, number, self.stack.seed * 0x9E3779B97F4A7C15 + number)
-            cgroup = self.cgroup_of(spec)
+            cgroup = self.cgroups.cgroup_of(spec)
             thread = make_thread(self.machine, spec, pattern, cgroup, watcher, number)
             thread.cpu = (number - 1) % self.machine.nr_cpus
             self.threads.append(thread)
+        self.cgroups.begin(self.threads)
         for path, text in self.stack.tunables:
             self.tune(path, text)
 
@@ -163,7 +167,7 @@ class World:
                 continue
             origin = "" if path in given else " by its name"
             lines.append(f"{path}: {disk.spec.profile.name}{origin}, {disk.scheduler}, rules {self.stack.rules.name}")
-        return lines
+        return lines + self.cgroups.describe(disk.scheduler for disk in self.disks.values())
 
     # -- files
 
@@ -245,16 +249,6 @@ class World:
             )
         check_map(spec, name, region)
         return FioFile(name, bdev, real, offset, region, base)
-
-    def cgroup_of(self, spec: JobSpec) -> Cgroup:
-        """Return the job's cgroup, below the run's."""
-        tree = self.machine.cgroups
-        if not spec.cgroup:
-            return tree.get(self.stack.cgroup)
-        group = tree.get(self.stack.cgroup.rstrip("/") + "/" + spec.cgroup.strip("/"))
-        if spec.cgroup_weight:
-            group.set_weight(spec.cgroup_weight)
-        return group
 
 
 def smallest_block(spec: JobSpec) -> int:

@@ -1,0 +1,335 @@
+"""The file of --cgroups: cgroups with their weights, the jobs in them, and what changes in the course of the run.
+
+    [cgroup."/a"]
+    io.bfq.weight = 30
+    io.bfq.weight_device = {"/dev/nvme0n1" = 50, "259:1" = "default"}
+    jobs = ["t1", "web*"]
+
+    [[at]]
+    time = "2s"
+    cgroup = "/a"                # or: move = "t1", to = "/b"; or: remove = "/a"
+    io.bfq.weight = 50
+
+Everything that the file alone can tell is checked here; cgroup_run.py knows the jobs and devices, and applies it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from blktwin.block.cgroup import WEIGHT_MAX, WEIGHT_MIN
+from blktwin.errors import ConfigError
+from blktwin.sim.hints import near
+
+WEIGHT = "io.bfq.weight"
+WEIGHT_DEVICE = "io.bfq.weight_device"
+ALIASES = {"blkio.bfq.weight": WEIGHT, "blkio.bfq.weight_device": WEIGHT_DEVICE}
+WEIGHT_KEYS = (WEIGHT, WEIGHT_DEVICE, *ALIASES)
+GROUP_KEYS = (*WEIGHT_KEYS, "jobs")
+KINDS = ("cgroup", "move", "remove")
+CHANGE_KEYS = ("time", *KINDS, "to", *WEIGHT_KEYS)
+SECTIONS = ("cgroup", "at")
+TIME_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "": 10**9, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+TIME_MAX_NS = 10 * 366 * 86_400 * 10**9
+
+Path_ = tuple[str, ...]
+"""Where a value stands: ("cgroup", "/a", "io.bfq.weight"), or ("at", "0", "time")."""
+Table = dict[str, object]
+
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
+_KEY = re.compile(rf"\s*((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*=")
+_HEADER = re.compile(rf"\s*(\[\[?)\s*((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*\]")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_AT_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
+_DEVICE = re.compile(r"/dev/\S+|\d+:\d+")
+
+
+@dataclass(slots=True)
+class GroupSpec:
+    """One cgroup. weight 0: not given; devices: weights by "/dev/..." or "MAJ:MIN", 0 for "default"."""
+
+    path: str
+    weight: int = 0
+    devices: dict[str, int] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+    """Names or globs of fio's jobs."""
+
+
+@dataclass(slots=True)
+class Change:
+    """One [[at]]: weights of the cgroup at path, or jobs that move there, or that cgroup is removed."""
+
+    where: Path_
+    time_ns: int
+    kind: str
+    """cgroup, move or remove."""
+    path: str
+    weight: int = 0
+    devices: dict[str, int] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CgroupFile:
+    """A whole file, its changes in the order of their times, and where everything stands in it."""
+
+    file: str
+    groups: dict[str, GroupSpec] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    """Numbers of the lines, by the dotted place."""
+
+    def line_of(self, where: Path_) -> int:
+        """Return the line of a place, or of what it is in; 0 if that is nowhere by itself."""
+        for length in range(len(where), 0, -1):
+            line = self.lines.get(".".join(where[:length]))
+            if line:
+                return line
+        return 0
+
+    def error(self, where: Path_, message: str) -> ConfigError:
+        """Return the error about a place."""
+        parts = [f'"{part}"' if "/" in part or ":" in part else part for part in where]
+        if where[:1] == ("at",) and len(where) > 1:
+            parts[:2] = [f"at[{int(where[1]) + 1}]"]
+        return ConfigError(message, file=self.file, line=self.line_of(where), key=".".join(parts))
+
+
+def load_cgroups(path: str) -> CgroupFile:
+    """Read a file; ConfigError names file, line and key of any mistake."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(error.strerror or "cannot be read", file=path) from None
+    except UnicodeDecodeError:
+        raise ConfigError("is not text in UTF-8", file=path) from None
+    return parse_cgroups(text, path)
+
+
+def parse_cgroups(text: str, file: str) -> CgroupFile:
+    """Read TOML text; ConfigError names file, line and key of any mistake."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _AT_LINE.search(str(error))
+        line = int(found.group(1) or len(text.splitlines())) if found else 0
+        raise ConfigError(f"not TOML: {_AT_LINE.sub('', str(error))}", file=file, line=line) from None
+    except RecursionError:
+        raise ConfigError("nested too deep", file=file) from None
+    result = CgroupFile(file, lines=find_lines(text))
+    for name, value in tables.items():
+        if name not in SECTIONS:
+            raise result.error((name,), f"no such section{near(name, SECTIONS) or '; there are [cgroup] and [[at]]'}")
+        if name == "cgroup":
+            read_groups(result, value)
+        else:
+            read_changes(result, value)
+    result.changes.sort(key=lambda change: change.time_ns)
+    check_removed(result)
+    return result
+
+
+def find_lines(text: str) -> dict[str, int]:
+    """Return the first line of every table and key, by its dotted place; tables of [[at]] are numbered from 0."""
+    lines: dict[str, int] = {}
+    header: list[str] = []
+    arrays: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _HEADER.match(line)
+        if match:
+            header = words(match.group(2))
+            name = header[0]
+            if match.group(1) == "[[":
+                arrays[name] = arrays.get(name, -1) + 1
+            if name in arrays:
+                header.insert(1, str(arrays[name]))
+            add_line(lines, header, number)
+            continue
+        match = _KEY.match(line)
+        if match:
+            add_line(lines, header + words(match.group(1)), number)
+    return lines
+
+
+def add_line(lines: dict[str, int], parts: list[str], number: int) -> None:
+    """Note where a place begins, and the places that it is in."""
+    for length in range(1, len(parts) + 1):
+        lines.setdefault(".".join(parts[:length]), number)
+
+
+def words(dotted: str) -> list[str]:
+    """Split a dotted key."""
+    return [word.strip("\"'") for word in _WORD.findall(dotted)]
+
+
+# -- sections
+
+
+def read_groups(result: CgroupFile, tables: object) -> None:
+    """Read all [cgroup."/path"]."""
+    if not isinstance(tables, dict):
+        raise result.error(("cgroup",), 'must be tables such as [cgroup."/a"]')
+    for path, table in tables.items():
+        where = ("cgroup", path)
+        check_path(result, where, path)
+        if not isinstance(table, dict):
+            raise result.error(where, f'must be a table: [cgroup."{path}"]')
+        values = read_keys(result, where, table, GROUP_KEYS)
+        group = GroupSpec(path)
+        group.weight, group.devices = read_weights(result, where, values, path)
+        if "jobs" in values:
+            group.jobs = read_names(result, (*where, "jobs"), values["jobs"])
+        result.groups[path] = group
+
+
+def read_changes(result: CgroupFile, tables: object) -> None:
+    """Read all [[at]]."""
+    if not isinstance(tables, list):
+        raise result.error(("at",), "must be tables, each begun by [[at]]")
+    for index, table in enumerate(tables):
+        where = ("at", str(index))
+        if not isinstance(table, dict):
+            raise result.error(where, "must be a table, begun by [[at]]")
+        result.changes.append(read_change(result, where, read_keys(result, where, table, CHANGE_KEYS)))
+
+
+def read_change(result: CgroupFile, where: Path_, values: Table) -> Change:
+    """Read one [[at]]."""
+    if "time" not in values:
+        raise result.error(where, 'needs time = "2s" or the like')
+    time_ns = read_time_ns(result, (*where, "time"), values["time"])
+    kinds = [kind for kind in KINDS if kind in values]
+    if len(kinds) != 1:
+        raise result.error(where, f"needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none'}")
+    kind = kinds[0]
+    target = "to" if kind == "move" else kind
+    allowed = {"cgroup": WEIGHT_KEYS, "move": ("to",), "remove": ()}[kind]
+    for key in values:
+        if key not in ("time", kind) and key not in allowed:
+            raise result.error((*where, key), f"means nothing beside {kind}")
+    if target not in values:
+        raise result.error(where, 'move needs to = "/path"')
+    path = values[target]
+    if not isinstance(path, str):
+        raise result.error((*where, target), f'{path!r} is not a path such as "/a"')
+    check_path(result, (*where, target), path)
+    change = Change(where, time_ns, kind, path)
+    if kind == "move":
+        change.jobs = read_names(result, (*where, "move"), values["move"])
+    elif kind == "cgroup":
+        change.weight, change.devices = read_weights(result, where, values, path)
+        if not change.weight and not change.devices:
+            raise result.error(where, f"cgroup needs {WEIGHT} or {WEIGHT_DEVICE}")
+    elif path == "/":
+        raise result.error((*where, "remove"), "the root cgroup stays")
+    return change
+
+
+def check_removed(result: CgroupFile) -> None:
+    """Refuse changes to what an earlier change has removed."""
+    gone: dict[str, int] = {}
+    for change in result.changes:
+        for path, time_ns in gone.items():
+            if change.path == path or change.path.startswith(path + "/"):
+                key = "to" if change.kind == "move" else change.kind
+                message = f"{change.path} is gone since {time_text(time_ns)}"
+                raise result.error((*change.where, key), message)
+        if change.kind == "remove":
+            gone[change.path] = change.time_ns
+
+
+# -- values
+
+
+def read_keys(result: CgroupFile, where: Path_, table: Table, known: tuple[str, ...]) -> Table:
+    """Return a table's values by full key ("io.bfq.weight", however it was written), v1 names under their v2 names."""
+    values: Table = {}
+    for key, value in flatten(table, known):
+        if key not in known:
+            hint = near(key, known) or f"; there are {', '.join(key for key in known if key not in ALIASES)}"
+            raise result.error((*where, key), f"no such key{hint}")
+        name = ALIASES.get(key, key)
+        if name in values:
+            raise result.error((*where, key), "given twice")
+        values[name] = value
+    return values
+
+
+def flatten(table: Table, known: tuple[str, ...], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield full keys and values; tables whose keys are devices are values."""
+    for key, value in table.items():
+        name = prefix + key
+        is_inner = isinstance(value, dict) and value and not any(_DEVICE.match(str(inner)) for inner in value)
+        if name not in known and is_inner and isinstance(value, dict):
+            yield from flatten(value, known, name + ".")
+        else:
+            yield name, value
+
+
+def read_weights(result: CgroupFile, where: Path_, values: Table, path: str) -> tuple[int, dict[str, int]]:
+    """Return the weight (0: not given) and those of single devices (0: "default")."""
+    weight = 0
+    devices: dict[str, int] = {}
+    for key in (WEIGHT, WEIGHT_DEVICE):
+        if key in values and path == "/":
+            raise result.error((*where, key), "the root cgroup has no weight")
+    if WEIGHT in values:
+        weight = read_weight(result, (*where, WEIGHT), values[WEIGHT])
+    given = values.get(WEIGHT_DEVICE, {})
+    if not isinstance(given, dict):
+        raise result.error((*where, WEIGHT_DEVICE), 'must be a table such as {"/dev/nvme0n1" = 50, "259:1" = 20}')
+    for device, value in given.items():
+        place = (*where, WEIGHT_DEVICE, device)
+        if not _DEVICE.fullmatch(device):
+            raise result.error(place, "is neither a device such as /dev/nvme0n1 nor MAJ:MIN")
+        devices[device] = 0 if value == "default" else read_weight(result, place, value)
+    return weight, devices
+
+
+def read_weight(result: CgroupFile, where: Path_, value: object) -> int:
+    """Return a weight that the kernel takes."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise result.error(where, f"{value!r} is not a whole number")
+    if not WEIGHT_MIN <= value <= WEIGHT_MAX:
+        raise result.error(where, f"{value} is out of range: {WEIGHT_MIN} to {WEIGHT_MAX}")
+    return value
+
+
+def read_names(result: CgroupFile, where: Path_, value: object) -> list[str]:
+    """Return names or globs of jobs: one, or a list of them."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise result.error(where, f'{value!r} is not a list of job names such as ["t1", "web*"]')
+    return [str(name) for name in names]
+
+
+def read_time_ns(result: CgroupFile, where: Path_, value: object) -> int:
+    """Return a time since the start of the run: "2s", "1.5s", "300ms", or a number of seconds."""
+    text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    match = _TIME.fullmatch(text.strip())
+    if match is None or match.group(2) not in TIME_UNITS_NS:
+        raise result.error(where, f'{value!r} is not a time such as "2s" or "300ms"')
+    time_ns = int(Decimal(match.group(1)) * TIME_UNITS_NS[match.group(2)])
+    if time_ns > TIME_MAX_NS:
+        raise result.error(where, f"{value!r} is more than ten years")
+    return time_ns
+
+
+def time_text(time_ns: int) -> str:
+    """Return a time as the file may have it."""
+    return f"{time_ns / 1e9:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def check_path(result: CgroupFile, where: Path_, path: str) -> None:
+    """Refuse what is not the plain absolute path of a cgroup."""
+    if path == "/":
+        return
+    if not path.startswith("/"):
+        raise result.error(where, f'a cgroup\'s path is absolute: "/{path}"')
+    if any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise result.error(where, "is not a plain path such as /a/b (no //, no . or .., no / at the end)")
