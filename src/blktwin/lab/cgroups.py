@@ -114,14 +114,21 @@ def load_cgroups(path: str) -> CgroupFile:
 def parse_cgroups(text: str, file: str) -> CgroupFile:
     """Read TOML text; ConfigError names file, line and key of any mistake."""
     try:
-        tables = tomllib.loads(text)
+        return read_tables(tomllib.loads(text), CgroupFile(file, lines=find_lines(text)))
+    except ConfigError:
+        raise
     except tomllib.TOMLDecodeError as error:
         found = _AT_LINE.search(str(error))
         line = int(found.group(1) or len(text.splitlines())) if found else 0
         raise ConfigError(f"not TOML: {_AT_LINE.sub('', str(error))}", file=file, line=line) from None
     except RecursionError:
         raise ConfigError("nested too deep", file=file) from None
-    result = CgroupFile(file, lines=find_lines(text))
+    except ValueError:
+        raise ConfigError("holds a number of thousands of digits", file=file) from None
+
+
+def read_tables(tables: Table, result: CgroupFile) -> CgroupFile:
+    """Read all sections into result, and return it."""
     for name, value in tables.items():
         if name not in SECTIONS:
             raise result.error((name,), f"no such section{near(name, SECTIONS) or '; there are [cgroup] and [[at]]'}")

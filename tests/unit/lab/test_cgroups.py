@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from blktwin.block.bio import Bio
 from blktwin.errors import ConfigError
@@ -118,6 +120,26 @@ def test_times(time: str, time_ns: int) -> None:
     assert [change.time_ns for change in file.changes] == [time_ns]
 
 
+WHOLE = """
+[cgroup."/a"]
+io.bfq.weight = 30
+io.bfq.weight_device = {"/dev/nvme0n1" = 50, "259:1" = "default"}
+jobs = ["t1", "w*"]
+[cgroup."/a/b"]
+"io.bfq.weight" = 30
+[[at]]
+time = "2s"
+cgroup = "/a"
+io.bfq.weight = 90
+[[at]]
+time = 1.5
+move = ["t1"]
+to = "/a/b"
+[[at]]
+time = "300ms"
+remove = "/b"
+"""
+BITS = ("", '"', "'", "[", "]", "{}", "=", ".", "\n", ",", "0", "9" * 30, "/", "at", "cgroup", "nan", "true", "#", "\\")
 AT = '[[at]]\ntime = "1s"\n'
 A = '[cgroup."/a"]\n'
 
@@ -126,6 +148,9 @@ A = '[cgroup."/a"]\n'
     ("text", "message"),
     [
         ("[cgroup.", r"c.toml:?.*: not TOML: "),
+        ("x = " + "[" * 5000, r"c.toml: nested too deep"),
+        (A + "io" + ".x" * 3000 + " = 1", r"c.toml: nested too deep"),
+        ("x = " + "1" * 5000, r"c.toml: holds a number of thousands of digits"),
         ("\n\nx = =", r"c.toml:3: not TOML: Invalid value"),
         (A + 'jobs = ["a"]\njobs = ["b"]', r"c.toml:3: not TOML"),
         ("[cgroups]", r"c.toml:1: cgroups: no such section; did you mean cgroup\?"),
@@ -190,6 +215,20 @@ A = '[cgroup."/a"]\n'
 def test_mistakes_that_the_file_alone_shows(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_cgroups(text, "c.toml")
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), st.sampled_from(BITS)), min_size=1, max_size=4))
+def test_whatever_is_wrong_has_a_line(edits: list[tuple[int, int, str]]) -> None:
+    text = WHOLE
+    for at, length, bit in edits:
+        text = text[:at] + bit + text[at + length :]
+    found = ("c.toml", 1)
+    try:
+        parse_cgroups(text, "c.toml")
+    except ConfigError as error:
+        found = (error.file, error.line)
+    assert found[0] == "c.toml"
+    assert found[1] > 0
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
