@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from blktwin.block.bio import REQ_FUA, REQ_OP_DISCARD, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
@@ -31,24 +32,23 @@ class ServiceStats:
     """
 
     def __init__(self) -> None:
-        self.bytes: list[int] = [0] * len(STAT_KINDS)
-        self.ios: list[int] = [0] * len(STAT_KINDS)
+        self.bytes: vec[i64] = vec[i64]([0] * len(STAT_KINDS))
+        self.ios: vec[i64] = vec[i64]([0] * len(STAT_KINDS))
 
     def add(self, op: i64, flags: i64, nbytes: i64) -> None:
         """Count one request.
 
         Kernel: blkg_rwstat_add(), block/blk-cgroup-rwstat.h, v6.12.
         """
-        kind = STAT_READ
+        kind: i64 = STAT_READ
         if op == REQ_OP_DISCARD:
             kind = STAT_DISCARD
         elif op & 1:
             kind = STAT_WRITE
         is_sync = op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
-        pace = STAT_SYNC if is_sync else STAT_ASYNC
-        size = int(nbytes)
-        self.bytes[kind] += size
-        self.bytes[pace] += size
+        pace: i64 = STAT_SYNC if is_sync else STAT_ASYNC
+        self.bytes[kind] += nbytes
+        self.bytes[pace] += nbytes
         self.ios[kind] += 1
         self.ios[pace] += 1
 

@@ -215,8 +215,8 @@ def add_counts(counts: list[int], group: Cgroup, dev: Dev, is_bytes: bool, is_re
     data = group.devices.get(dev)
     if data is not None and group.is_online:
         stats = data.service_stats()
-        for kind, count in enumerate(stats.bytes if is_bytes else stats.ios):
-            counts[kind] += count
+        for kind in range(len(STAT_KINDS)):
+            counts[kind] += int(stats.bytes[kind] if is_bytes else stats.ios[kind])
     if is_recursive:
         for child in group.children:
             add_counts(counts, child, dev, is_bytes, True)
