@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64, mypyc_attr
 
 from blktwin.block.bio import Bio
+from blktwin.block.iocontext import Icq
 from blktwin.block.request import Request
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ class Elevator:
     def next_request(self, rq: Request) -> Request | None:
         """Return the waiting request behind rq in order of sectors, or None."""
         return None
+
+    def exit_icq(self, icq: Icq) -> None:
+        """See the process end of which icq was kept (iocontext.py)."""
 
     # -- the way of a request
 

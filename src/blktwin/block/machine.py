@@ -15,6 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from blktwin.block.bio import Bio
 from blktwin.block.cgroup import Cgroup
+from blktwin.block.iocontext import IoContext
 from blktwin.block.plug import Plug
 from blktwin.block.tracepoint import Tracepoints
 
@@ -58,6 +59,8 @@ class Task:
         self.comm: str = comm
         self.cgroup: Cgroup = cgroup
         self.ioprio: int = 0
+        self.io_context: IoContext = IoContext()
+        """What schedulers keep of this process; threads may share one."""
         self.cpu: int = 0
         self.plug: Plug | None = None
         self.stack_plug: Plug = Plug()

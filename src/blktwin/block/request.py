@@ -24,6 +24,7 @@ from blktwin.block.bio import (
 if TYPE_CHECKING:
     from blktwin.block.cgroup import Cgroup
     from blktwin.block.hctx import HardwareQueue, SoftwareQueue
+    from blktwin.block.iocontext import Icq
     from blktwin.block.queue import RequestQueue
 
 MQ_RQ_IDLE: Final = 0
@@ -84,6 +85,8 @@ class Request:
         """The next request with the same end sector in the elevator's merge hash."""
         self.elv: object | None = None
         """The elevator's own data of this request."""
+        self.icq: Icq | None = None
+        """The process that it was allocated for, as the elevator knows it."""
         self.flush_seq: i64 = 0
 
     def end_sector(self) -> i64:

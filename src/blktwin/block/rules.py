@@ -27,6 +27,21 @@ DEADLINE_NEXT: Final = 1
 DEADLINE_POSITION: Final = 2
 """It remembers the last position and serves what is at or behind it now (83c46ed67557, 6.5)."""
 
+BFQ_GROUPS_ACTIVATED: Final = 0
+"""BFQ counts groups that were activated, never the root; the first queue to run dry in an inactive one uncounts it."""
+BFQ_GROUPS_SERIES: Final = 1
+"""It counts groups, the root too, that own an activated queue, until none of theirs stands in the weights tree
+(20220305091205.4188398-1-yukuai3@huawei.com, never merged as such)."""
+BFQ_GROUPS_PENDING: Final = 2
+"""It counts groups, the root too, that own a queue with requests, queued or in flight (60a6e10c537a, 6.2)."""
+
+BFQ_DEPTH_OF_WORD: Final = 0
+"""Depths of writes are fractions of each word of the tag map (until 6.1)."""
+BFQ_DEPTH_OF_REQUESTS: Final = 1
+"""They are fractions of nr_requests (6.12)."""
+BFQ_DEPTH_OF_ASYNC: Final = 2
+"""They follow from queue/async_depth (7.0)."""
+
 
 class Rules:
     """The behaviours that differ between kernels; the defaults are those of v6.12."""
@@ -52,6 +67,16 @@ class Rules:
         complete_checks_capacity: bool = True,
         complete_one_ctx_here: bool = True,
         flush_data_bypasses_elevator: bool = False,
+        bfq_groups: int = BFQ_GROUPS_PENDING,
+        bfq_group_threshold: int = 1,
+        bfq_one_queue_idles: bool = True,
+        bfq_preempts_unneeded: bool = True,
+        bfq_stable_merge: bool = True,
+        bfq_new_wakers: bool = True,
+        bfq_io_bound_by_time: bool = True,
+        bfq_raises_default_weight: bool = True,
+        bfq_group_depth: bool = True,
+        bfq_depth: int = BFQ_DEPTH_OF_REQUESTS,
     ) -> None:
         self.name: str = name
         self.plug_max_requests: int = plug_max_requests
@@ -89,6 +114,25 @@ class Rules:
         """A hardware queue of one CPU completes there without a softirq (f168420c62e7, 6.1)."""
         self.flush_data_bypasses_elevator: bool = flush_data_bypasses_elevator
         """Requests of the flush machinery never see the elevator (until 6.4; 615939a2ae73, 6.5)."""
+        self.bfq_groups: int = bfq_groups
+        self.bfq_group_threshold: int = bfq_group_threshold
+        """BFQ idles for service guarantees when more groups than this are counted: 0, since 6.2 1 (eed3ecc991c9)."""
+        self.bfq_one_queue_idles: bool = bfq_one_queue_idles
+        """BFQ idles for a queue that is alone (5.12)."""
+        self.bfq_preempts_unneeded: bool = bfq_preempts_unneeded
+        """A queue that becomes busy may take over from one that BFQ would not idle for (5.12)."""
+        self.bfq_stable_merge: bool = bfq_stable_merge
+        """BFQ merges queues that are created together (5.13)."""
+        self.bfq_new_wakers: bool = bfq_new_wakers
+        """A waker is believed after three sightings, and its own wakees are served in its slot too (5.12); also since
+        then: weights below 80 map to I/O priorities again, and samples are taken of a process's only request."""
+        self.bfq_io_bound_by_time: bool = bfq_io_bound_by_time
+        """I/O-bound is who is without requests for a fifth of the time at most (5.12); else early arrivals count."""
+        self.bfq_raises_default_weight: bool = bfq_raises_default_weight
+        """Only queues of the default weight are raised (5.12)."""
+        self.bfq_group_depth: bool = bfq_group_depth
+        """No cgroup may have more scheduler tags than its share (5.17)."""
+        self.bfq_depth: int = bfq_depth
 
 
 def rules_5_10() -> Rules:
@@ -110,13 +154,33 @@ def rules_5_10() -> Rules:
         complete_checks_capacity=False,
         complete_one_ctx_here=False,
         flush_data_bypasses_elevator=True,
+        bfq_groups=BFQ_GROUPS_ACTIVATED,
+        bfq_group_threshold=0,
+        bfq_depth=BFQ_DEPTH_OF_WORD,
+        bfq_one_queue_idles=False,
+        bfq_preempts_unneeded=False,
+        bfq_stable_merge=False,
+        bfq_new_wakers=False,
+        bfq_io_bound_by_time=False,
+        bfq_raises_default_weight=False,
+        bfq_group_depth=False,
     )
 
 
 def rules_5_17() -> Rules:
     """Return the behaviours of v5.17, on which the BFQ series of March 2022 was measured."""
+    return rules_of_5_17("5.17", BFQ_GROUPS_ACTIVATED, 0)
+
+
+def rules_5_17_series() -> Rules:
+    """Return the behaviours of v5.17 with the eleven patches of March 2022."""
+    return rules_of_5_17("5.17-series", BFQ_GROUPS_SERIES, 1)
+
+
+def rules_of_5_17(name: str, bfq_groups: int, bfq_group_threshold: int) -> Rules:
+    """Return the behaviours of v5.17 with one of two ways to count BFQ's groups."""
     return Rules(
-        "5.17",
+        name,
         plug_merge=PLUG_MERGE_LAST_ONLY,
         plug_caches_time=False,
         unplug_traces_direct=False,
@@ -126,6 +190,9 @@ def rules_5_17() -> Rules:
         complete_checks_capacity=False,
         complete_one_ctx_here=False,
         flush_data_bypasses_elevator=True,
+        bfq_groups=bfq_groups,
+        bfq_group_threshold=bfq_group_threshold,
+        bfq_depth=BFQ_DEPTH_OF_WORD,
     )
 
 
@@ -140,6 +207,9 @@ def rules_6_1() -> Rules:
         deadline_next=DEADLINE_NEXT,
         complete_checks_capacity=False,
         flush_data_bypasses_elevator=True,
+        bfq_groups=BFQ_GROUPS_ACTIVATED,
+        bfq_group_threshold=0,
+        bfq_depth=BFQ_DEPTH_OF_WORD,
     )
 
 
@@ -174,12 +244,14 @@ def rules_7_2() -> Rules:
         plug_merge=PLUG_MERGE_TAIL,
         plug_detaches_per_queue=True,
         submit_on_stack_plug=False,
+        bfq_depth=BFQ_DEPTH_OF_ASYNC,
     )
 
 
 PRESETS: Final = {
     "5.10": rules_5_10,
     "5.17": rules_5_17,
+    "5.17-series": rules_5_17_series,
     "6.1": rules_6_1,
     "6.12": rules_6_12,
     "6.12.y": rules_6_12_y,

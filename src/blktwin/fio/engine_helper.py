@@ -16,6 +16,7 @@ class SyncHelper(Task):
         super().__init__(pid, "iou-wrk", owner.cgroup)
         self.owner: IoThread = owner
         self.ioprio = owner.ioprio
+        self.io_context = owner.io_context
         self.cpu = owner.cpu
         self.unit: IoUnit | None = None
         self.call: FsyncCall | None = None

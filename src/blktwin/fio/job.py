@@ -240,6 +240,7 @@ class IoThread(Task):
         stat.sys_ns += self.stime_ns - self.sys_base_ns
         stat.context_switches += self.nr_switches - self.switch_base
         stat.error = int(self.error)
+        self.io_context.exit_task()
         self.watcher.thread_finished(self)
 
     def fail(self, errno: i64, text: str) -> None:

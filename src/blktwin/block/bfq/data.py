@@ -1,0 +1,187 @@
+"""What BFQ knows of one device. Modules of this folder are functions over it, as in the kernel's files.
+
+Kernel: struct bfq_data, block/bfq-iosched.h; bfq_init_queue(), block/bfq-iosched.c, v6.12.
+Differs: no actuators; no out-of-memory queue.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from blktwin.block.bfq.group import BfqGroup
+from blktwin.block.bfq.log import BfqLog
+from blktwin.block.bfq.queue import BfqQueue
+from blktwin.block.jiffies import NSEC_PER_SEC, msecs_to_jiffies
+from blktwin.block.machine import Timer
+from blktwin.block.request import Request, RequestList
+
+if TYPE_CHECKING:
+    from blktwin.block.bfq.pending import WeightCounter
+    from blktwin.block.cgroup import Cgroup
+    from blktwin.block.queue import RequestQueue
+
+NSEC_PER_MSEC: Final = 1_000_000
+NSEC_PER_USEC: Final = 1_000
+MIN_TT_NS: Final = 2 * NSEC_PER_MSEC
+"""The shortest useful idling, and the longest pause inside a sequence."""
+SLICE_IDLE_NS: Final = 8 * NSEC_PER_MSEC
+SECT_THR_NONROT: Final = 64
+"""From this size on a request is no seek on a device without heads."""
+SEEK_THR_SECTORS: Final = 800
+RATE_SHIFT: Final = 16
+DEFAULT_MAX_BUDGET: Final = 16384
+STATS_MIN_BUDGETS: Final = 194
+REF_RATE_ROT: Final = 14000
+REF_RATE_NONROT: Final = 33000
+REF_WR_MS_ROT: Final = 7000
+REF_WR_MS_NONROT: Final = 2500
+
+
+class BfqData:
+    """One device's BFQ; *_jif are jiffies, *_ns are ns."""
+
+    def __init__(self, q: RequestQueue, idle_timer: Timer, root: Cgroup, log: BfqLog | None) -> None:
+        self.q: RequestQueue = q
+        self.hz: i64 = q.machine.hz
+        self.log: BfqLog | None = log
+        rules = q.rules
+        self.groups_rule: i64 = rules.bfq_groups
+        self.group_threshold: i64 = rules.bfq_group_threshold
+        self.one_queue_idles: bool = rules.bfq_one_queue_idles
+        self.preempts_unneeded: bool = rules.bfq_preempts_unneeded
+        self.stable_merge: bool = rules.bfq_stable_merge
+        self.new_wakers: bool = rules.bfq_new_wakers
+        self.io_bound_by_time: bool = rules.bfq_io_bound_by_time
+        self.raises_default_weight: bool = rules.bfq_raises_default_weight
+        self.root_group: BfqGroup = BfqGroup(root, None, q.machine.now_ns() * self.hz // NSEC_PER_SEC)
+        self.queues: list[BfqQueue] = []
+        """All live queues, the oldest first."""
+        self.nr_created: int = 0
+        # pending.py
+        self.weights: list[WeightCounter] = []
+        self.num_groups_with_pending_reqs: i64 = 0
+        self.busy_queues: vec[i64] = vec[i64]([0, 0, 0])
+        self.tot_busy_queues: i64 = 0
+        self.wr_busy_queues: i64 = 0
+        # requests
+        self.dispatch: RequestList = RequestList()
+        """Requests that go past the queues."""
+        self.queued: i64 = 0
+        self.tot_rq_in_driver: i64 = 0
+        self.max_rq_in_driver: i64 = 0
+        self.hw_tag: i64 = -1
+        """Whether the device queues commands: -1 not known yet, 0, 1."""
+        self.hw_tag_samples: i64 = 0
+        self.is_nonrot: bool = not q.limits.is_rotational
+        self.nonrot_with_queueing: bool = self.is_nonrot
+        # the slot
+        self.in_service_queue: BfqQueue | None = None
+        self.budgets_assigned: i64 = 0
+        self.last_budget_start_ns: i64 = 0
+        self.last_idling_start_ns: i64 = 0
+        self.last_idling_start_jif: i64 = 0
+        self.idle_timer: Timer = idle_timer
+        # positions, and what injection watches
+        self.last_position: i64 = 0
+        self.in_serv_last_pos: i64 = 0
+        self.last_completion_ns: i64 = 0
+        self.last_completed_rq_bfqq: BfqQueue | None = None
+        self.wait_dispatch: bool = False
+        """The next request of the queue in service is to be timed."""
+        self.waited_rq: Request | None = None
+        """The request that is being timed."""
+        self.rqs_injected: bool = False
+        self.last_empty_occupied_ns: i64 = 0
+        self.active_head: BfqQueue | None = None
+        """Queues in active trees, the last to enter first."""
+        # rate.py
+        self.peak_rate_samples: i64 = 0
+        self.sequential_samples: i64 = 0
+        self.tot_sectors_dispatched: i64 = 0
+        self.last_rq_max_sectors: i64 = 0
+        self.first_dispatch_ns: i64 = 0
+        self.last_dispatch_ns: i64 = 0
+        self.delta_from_first_ns: i64 = 0
+        ref_rate: i64 = REF_RATE_ROT
+        ref_wr_ms = REF_WR_MS_ROT
+        if self.is_nonrot:
+            ref_rate = REF_RATE_NONROT
+            ref_wr_ms = REF_WR_MS_NONROT
+        self.peak_rate: i64 = ref_rate * 2 // 3
+        """Sectors per us, shifted left by RATE_SHIFT."""
+        self.rate_dur_prod: i64 = ref_rate * msecs_to_jiffies(ref_wr_ms, q.machine.hz)
+        # bursts (burst.py)
+        self.burst_list: list[BfqQueue] = []
+        self.burst_size: i64 = 0
+        self.large_burst: bool = False
+        self.last_ins_in_burst_jif: i64 = 0
+        self.burst_parent: BfqGroup | None = None
+        self.set_times(q.machine.hz)
+        self.set_defaults()
+
+    def set_times(self, hz: int) -> None:
+        """Turn the constant times into jiffies."""
+        self.wr_rt_max_jif: i64 = msecs_to_jiffies(300, hz)
+        self.wr_min_idle_jif: i64 = msecs_to_jiffies(2000, hz)
+        self.wr_min_inter_arr_async_jif: i64 = msecs_to_jiffies(500, hz)
+        self.burst_interval_jif: i64 = msecs_to_jiffies(180, hz)
+        self.late_stable_merging_jif: i64 = msecs_to_jiffies(600, hz)
+        self.merge_time_limit_jif: i64 = hz // 10
+        self.idle_class_timeout_jif: i64 = hz // 5
+        self.default_timeout_jif: i64 = hz // 8
+        self.default_timeout_ms: i64 = hz // 8 * 1000 // hz
+        self.wr_duration_min_jif: i64 = msecs_to_jiffies(3000, hz)
+        self.wr_duration_max_jif: i64 = msecs_to_jiffies(25000, hz)
+        self.jif_1s: i64 = msecs_to_jiffies(1000, hz)
+        self.jif_10s: i64 = msecs_to_jiffies(10000, hz)
+        self.jif_100ms: i64 = msecs_to_jiffies(100, hz)
+        self.jif_10ms: i64 = msecs_to_jiffies(10, hz)
+
+    def set_defaults(self) -> None:
+        """Set what the tunables start with (tunables.py)."""
+        self.fifo_expire_sync_ns: i64 = 125 * NSEC_PER_MSEC
+        self.fifo_expire_async_ns: i64 = 250 * NSEC_PER_MSEC
+        self.back_max_sectors: i64 = 2 * 16384
+        self.back_penalty: i64 = 2
+        self.slice_idle_ns: i64 = SLICE_IDLE_NS
+        self.user_max_budget: i64 = 0
+        self.max_budget: i64 = DEFAULT_MAX_BUDGET
+        self.timeout_jif: i64 = self.default_timeout_jif
+        self.timeout_ms: i64 = self.default_timeout_ms
+        self.strict_guarantees: bool = False
+        self.low_latency: bool = True
+
+    def now_ns(self) -> i64:
+        """Return the time that BFQ sees."""
+        return self.q.time_ns()
+
+    def jif(self) -> i64:
+        """Return the time in jiffies."""
+        return self.q.machine.now_ns() * self.hz // NSEC_PER_SEC
+
+    def schedule_dispatch(self) -> None:
+        """Have the hardware queues run, if there is something to give.
+
+        Kernel: bfq_schedule_dispatch(), block/bfq-iosched.c, v6.12.
+        """
+        if self.queued != 0:
+            self.q.run_hw_queues(True)
+
+    def assigned_max_budget(self) -> i64:
+        """Return the largest budget: the default until the device is known.
+
+        Kernel: bfq_max_budget(), block/bfq-iosched.c, v6.12.
+        """
+        if self.budgets_assigned < STATS_MIN_BUDGETS:
+            return DEFAULT_MAX_BUDGET
+        return self.max_budget
+
+    def assigned_min_budget(self) -> i64:
+        """Return the smallest budget.
+
+        Kernel: bfq_min_budget(), block/bfq-iosched.c, v6.12.
+        """
+        return self.assigned_max_budget() // 32

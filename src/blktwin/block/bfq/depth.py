@@ -1,0 +1,125 @@
+"""How many scheduler tags a request may use: writes less than all, more so while queues are raised, and no cgroup
+more than its share.
+
+Kernel: bfq_limit_depth(), bfqq_request_over_limit(), bfq_update_depths(), block/bfq-iosched.c, v6.1, v6.12, v7.2.
+Differs: a fraction of each word is taken as that fraction of all tags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from blktwin.block.bfq.bic import BfqIoCq
+from blktwin.block.bfq.entity import CLASS_IDLE, Entity
+from blktwin.block.bfq.queue import BfqQueue
+from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
+from blktwin.block.rules import BFQ_DEPTH_OF_ASYNC, BFQ_DEPTH_OF_WORD
+
+if TYPE_CHECKING:
+    from blktwin.block.bfq.data import BfqData
+
+LEVELS = 8
+
+
+class Depths:
+    """The depths of sync writes and of async requests, without and with raised queues busy."""
+
+    def __init__(self) -> None:
+        self.table: vec[i64] = vec[i64]([0, 0, 0, 0])
+        """Async, sync; the same with raised queues busy."""
+        self.nr_requests: i64 = 0
+
+    def update(self, bfqd: BfqData, nr_requests: i64, async_depth: i64) -> None:
+        """Fill the table for so many scheduler tags; async_depth: queue/async_depth, since 7.0."""
+        rule = bfqd.q.rules.bfq_depth
+        self.nr_requests = nr_requests
+        table = self.table
+        if rule == BFQ_DEPTH_OF_ASYNC:
+            table[0] = async_depth * 2 // 3
+            table[1] = async_depth
+            table[2] = async_depth // 4
+            table[3] = async_depth // 2
+        else:
+            unit = nr_requests
+            words: i64 = 1
+            if rule == BFQ_DEPTH_OF_WORD:
+                unit = word_tags(nr_requests)
+                words = (nr_requests + unit - 1) // unit
+            table[0] = at_least_one(unit >> 1) * words
+            table[1] = at_least_one(unit * 3 >> 2) * words
+            table[2] = at_least_one(unit * 3 >> 4) * words
+            table[3] = at_least_one(unit * 6 >> 4) * words
+        for at in range(4):
+            table[at] = at_least_one(table[at])
+
+
+def at_least_one(value: i64) -> i64:
+    """Return value, or 1 if it is less."""
+    return value if value > 1 else 1
+
+
+def word_tags(nr_tags: i64) -> i64:
+    """Return how many tags share a word of the tag map: at least four words, if there are four tags.
+
+    Kernel: sbitmap_calculate_shift(), include/linux/sbitmap.h, v6.12.
+    """
+    shift: i64 = 6
+    if nr_tags >= 4:
+        while (4 << shift) > nr_tags:
+            shift -= 1
+    return 1 << shift
+
+
+def limit_depth(bfqd: BfqData, depths: Depths, bic: BfqIoCq | None, op: i64, flags: i64) -> i64:
+    """Return how many tags a request may use, 0 for all."""
+    is_sync = op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
+    depth: i64 = 0
+    limit = depths.nr_requests
+    if op != REQ_OP_READ:
+        at: i64 = 2 if bfqd.wr_busy_queues > 0 else 0
+        if is_sync:
+            at += 1
+        depth = depths.table[at]
+        limit = depth
+    if bic is None or not bfqd.q.rules.bfq_group_depth:
+        return depth
+    bfqq = bic.sync_bfqq if is_sync else bic.async_bfqq
+    if bfqq is not None and is_over_limit(bfqq, limit):
+        return 1
+    return depth
+
+
+def is_over_limit(bfqq: BfqQueue, limit: i64) -> bool:
+    """Say whether the queue, or a group above it, holds its share of the tags already."""
+    path: list[Entity] = []
+    at: Entity | None = bfqq
+    while at is not None:
+        if not at.on_st_or_in_serv:
+            return False
+        path.append(at)
+        at = at.parent
+    path.reverse()
+    for entity in path:
+        if entity is bfqq:
+            wsum = weight_of_classes(bfqq)
+        else:
+            wsum = entity.service_tree().wsum
+        if wsum == 0:
+            continue
+        limit = (limit * entity.weight + wsum // 2) // wsum
+        if entity.allocated >= limit:
+            return True
+    return False
+
+
+def weight_of_classes(bfqq: BfqQueue) -> i64:
+    """Return the weights of all classes down to the queue's own, each class eight times the next."""
+    sd = bfqq.sched_data
+    total: i64 = 0
+    for io_class in range(CLASS_IDLE + 1):
+        if io_class <= bfqq.io_class:
+            total = total * LEVELS + sd.tree_of(io_class).wsum
+    return total

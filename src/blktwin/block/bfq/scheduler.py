@@ -1,0 +1,334 @@
+"""BFQ as blk-mq sees it: the hooks, each a call into the files of this folder.
+
+data.py is the device, queue.py a process's queue, group.py a cgroup's, entity.py what these are to the scheduler. The
+way of a request: assign.py -> insert.py -> select.py (wf2q.py, inject.py) -> finish.py; slots end in expire.py.
+pending.py and idle.py decide when the device is kept for a queue.
+Kernel: block/bfq-iosched.c, v6.12.
+Differs: no actuators (6.3); every task has an I/O context, so only requests inserted at the head go past the queues.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from blktwin.block.bfq import depth, finish
+from blktwin.block.bfq.assign import exit_process, init_rq
+from blktwin.block.bfq.bic import BfqIoCq
+from blktwin.block.bfq.cgroups import update_cgroup
+from blktwin.block.bfq.coop import merge_all, pos_tree_update, setup_cooperator
+from blktwin.block.bfq.data import BfqData
+from blktwin.block.bfq.expire import take_out_of_service
+from blktwin.block.bfq.group import BfqGroup
+from blktwin.block.bfq.insert import insert
+from blktwin.block.bfq.log import BUDGET_TIMEOUT, BfqLog
+from blktwin.block.bfq.pending import group_of
+from blktwin.block.bfq.position import choose_req, remove_request, updated_next_req
+from blktwin.block.bfq.queue import BfqQueue
+from blktwin.block.bfq.select import dispatch
+from blktwin.block.bfq.tunables import make_tunables, show, write_tunable
+from blktwin.block.bio import REQ_FUA, REQ_OP_DISCARD, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC, Bio
+from blktwin.block.elevator import Elevator
+from blktwin.block.hctx import HardwareQueue
+from blktwin.block.iocontext import Icq
+from blktwin.block.machine import Timer
+from blktwin.block.merge import FRONT_MERGE
+from blktwin.block.queue import RequestQueue
+from blktwin.block.request import Request
+from blktwin.block.sched_merge import rqhash_add, sched_try_merge, try_insert_merge
+
+STAT_READ = 0
+STAT_WRITE = 1
+STAT_SYNC = 2
+STAT_ASYNC = 3
+STAT_DISCARD = 4
+
+
+class IdleTimer(Timer):
+    """Fires when a queue has been waited for long enough."""
+
+    def __init__(self, bfq: Bfq) -> None:
+        super().__init__()
+        self.bfq: Bfq = bfq
+
+    def fire(self) -> None:
+        """End the idling."""
+        finish.idle_timer_fired(self.bfq.data())
+
+
+class Bfq(Elevator):
+    """The scheduler; log, if any, is set before attach()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "bfq"
+        self.tunables = make_tunables()
+        self.log: BfqLog | None = None
+        self.bfqd: BfqData | None = None
+        self.depths: depth.Depths = depth.Depths()
+        self.bio_bfqq: BfqQueue | None = None
+        """The queue of the bio that is being merged."""
+        self.bio_bic: BfqIoCq | None = None
+
+    def data(self) -> BfqData:
+        """Return the device's data."""
+        bfqd = self.bfqd
+        assert bfqd is not None, "bfq has no queue"
+        return bfqd
+
+    def attach(self, q: RequestQueue) -> None:
+        """Take the queue.
+
+        Kernel: bfq_init_queue(), block/bfq-iosched.c, v6.12.
+        """
+        super().attach(q)
+        root = q.machine.current.cgroup
+        while root.parent is not None:
+            root = root.parent
+        bfqd = BfqData(q, IdleTimer(self), root, self.log)
+        self.bfqd = bfqd
+        show(bfqd, self.tunables)
+
+    def set_log(self, log: BfqLog) -> None:
+        """Have every decision told from now on."""
+        self.log = log
+        self.data().log = log
+
+    def set_tunable(self, name: str, value: int) -> None:
+        """Write an iosched file; it takes effect at once."""
+        super().set_tunable(name, value)
+        write_tunable(self.data(), name, value, self.tunables)
+
+    def depth_updated(self) -> None:
+        """Size the depths by the number of scheduler tags.
+
+        Kernel: bfq_depth_updated(), block/bfq-iosched.c, v6.12.
+        """
+        bfqd = self.data()
+        q = bfqd.q
+        # 7.2 fills its table before async_depth is set to 3/4 of nr_requests, and finds the driver's depth there.
+        self.depths.update(bfqd, q.nr_requests, q.queue_depth)
+        for hctx in q.hctxs:
+            if hctx.sched_tags is not None:
+                hctx.sched_tags.set_min_shallow_depth(1)
+
+    def limit_depth(self, op: i64, flags: i64) -> i64:
+        """Limit writes, and what would exceed its cgroup's share."""
+        return depth.limit_depth(self.data(), self.depths, self.lookup_bic(), op, flags)
+
+    # -- processes
+
+    def lookup_bic(self) -> BfqIoCq | None:
+        """Return the running process's context, or None before its first request."""
+        icq = self.data().q.machine.current.io_context.lookup(self)
+        if icq is None:
+            return None
+        assert isinstance(icq, BfqIoCq)
+        return icq
+
+    def exit_icq(self, icq: Icq) -> None:
+        """See a process end: its queue's slot ends, and the queue when its requests are done.
+
+        Kernel: bfq_exit_icq() and bfq_exit_bfqq(), block/bfq-iosched.c, v6.12.
+        """
+        assert isinstance(icq, BfqIoCq)
+        bfqd = self.data()
+        in_service = bfqd.in_service_queue
+        if in_service is not None and (in_service is icq.sync_bfqq or in_service is icq.async_bfqq):
+            take_out_of_service(bfqd, in_service, BUDGET_TIMEOUT)
+            bfqd.schedule_dispatch()
+        exit_process(bfqd, icq)
+
+    # -- merging
+
+    def bio_merge(self, bio: Bio) -> bool:
+        """Try to merge a bio into a request of its process's queue.
+
+        Kernel: bfq_bio_merge(), block/bfq-iosched.c, v6.12.
+        """
+        bic = self.lookup_bic()
+        self.bio_bic = bic
+        self.bio_bfqq = None
+        bfqd = self.data()
+        if bic is not None:
+            cgroup = bio.cgroup
+            assert cgroup is not None, "a bio without a cgroup"
+            update_cgroup(bfqd, bic, cgroup)
+            self.bio_bfqq = bic.sync_bfqq if is_sync_bio(bio) else bic.async_bfqq
+        if bfqd.queued == 0 and bfqd.q.last_merge is None:
+            return False
+        return sched_try_merge(bfqd.q, bio)
+
+    def allow_merge(self, rq: Request, bio: Bio) -> bool:
+        """Allow merges inside one queue only; queues that cooperate become one first.
+
+        Kernel: bfq_allow_bio_merge(), block/bfq-iosched.c, v6.12.
+        """
+        is_sync = is_sync_bio(bio)
+        bfqq = self.bio_bfqq
+        bic = self.bio_bic
+        if (is_sync and not rq.is_sync()) or bfqq is None or bic is None:
+            return False
+        bfqd = self.data()
+        into = setup_cooperator(bfqd, bfqq, bio.sector, bic)
+        if into is not None:
+            bfqq = merge_all(bfqd, bic, bfqq, into, "close to each other")
+            self.bio_bfqq = bfqq
+        return rq.elv is bfqq
+
+    def request_merge(self, bio: Bio) -> Request | None:
+        """Return the request of the same queue that begins where bio ends.
+
+        Kernel: bfq_request_merge() and bfq_find_rq_fmerge(), block/bfq-iosched.c, v6.12.
+        """
+        bfqq = self.bio_bfqq
+        if bfqq is None or bfqq.nr_queued == 0:
+            return None
+        rq = bfqq.sort_list.starting_at(bio.sector + bio.nr_sectors)
+        return rq if rq is not None and self.merge_is_ok(rq, bio) else None
+
+    def merge_is_ok(self, rq: Request, bio: Bio) -> bool:
+        """Say whether rq may take bio at its front."""
+        return rq.is_mergeable() and rq.op == bio.op and rq.cgroup is bio.cgroup and self.allow_merge(rq, bio)
+
+    def request_merged(self, rq: Request, how: i64) -> None:
+        """Sort a request anew whose first sector has moved.
+
+        Kernel: bfq_request_merged(), block/bfq-iosched.c, v6.12.
+        """
+        bfqq = rq.elv
+        if how != FRONT_MERGE or bfqq is None:
+            return
+        assert isinstance(bfqq, BfqQueue)
+        requests = bfqq.sort_list.requests
+        at = requests.index(rq)
+        if at == 0 or requests[at - 1].sector <= rq.sector:
+            return
+        del requests[at]
+        bfqq.sort_list.add(rq)
+        bfqd = self.data()
+        before = bfqq.next_rq
+        bfqq.next_rq = choose_req(bfqd, before, rq, bfqd.last_position)
+        if before is not bfqq.next_rq:
+            updated_next_req(bfqd, bfqq)
+            if not bfqd.nonrot_with_queueing:
+                pos_tree_update(bfqd, bfqq)
+
+    def requests_merged(self, rq: Request, behind: Request) -> None:
+        """Forget behind; rq takes its place in the fifo if that is the earlier one.
+
+        Kernel: bfq_requests_merged(), block/bfq-iosched.c, v6.12.
+        """
+        bfqq = rq.elv
+        other = behind.elv
+        if bfqq is not None:
+            assert isinstance(bfqq, BfqQueue)
+            if bfqq is other and rq.is_in_fifo and behind.is_in_fifo and behind.fifo_expires < rq.fifo_expires:
+                bfqq.fifo.move_behind(rq, behind)
+                rq.fifo_expires = behind.fifo_expires
+            if bfqq.next_rq is behind:
+                bfqq.next_rq = rq
+        if other is not None and behind.is_in_fifo:
+            assert isinstance(other, BfqQueue)
+            remove_request(self.data(), other, behind)
+
+    def former_request(self, rq: Request) -> Request | None:
+        """Return the one before in its queue's order."""
+        bfqq = rq.elv
+        if bfqq is None or not rq.is_in_fifo:
+            return None
+        assert isinstance(bfqq, BfqQueue)
+        return bfqq.sort_list.neighbour(rq, -1)
+
+    def next_request(self, rq: Request) -> Request | None:
+        """Return the one behind in its queue's order."""
+        bfqq = rq.elv
+        if bfqq is None or not rq.is_in_fifo:
+            return None
+        assert isinstance(bfqq, BfqQueue)
+        return bfqq.sort_list.neighbour(rq, 1)
+
+    # -- the way of a request
+
+    def prepare_request(self, rq: Request) -> None:
+        """Note the process; its queue is chosen when the request is inserted.
+
+        Kernel: bfq_prepare_request(), block/bfq-iosched.c, v6.12.
+        """
+        bic = self.lookup_bic()
+        if bic is None:
+            bic = BfqIoCq(self)
+            self.data().q.machine.current.io_context.add(bic)
+        rq.icq = bic
+        rq.elv = None
+
+    def insert_request(self, hctx: HardwareQueue, rq: Request, at_head: bool) -> None:
+        """Take rq: to its process's queue, or at_head past all queues.
+
+        Kernel: bfq_insert_request(), block/bfq-iosched.c, v6.12.
+        """
+        bfqd = self.data()
+        q = bfqd.q
+        bic = rq.icq
+        assert isinstance(bic, BfqIoCq)
+        bfqq = init_rq(bfqd, rq, bic)
+        count_service(group_of(bfqd, bfqq), rq)
+        if try_insert_merge(q, rq):
+            return
+        q.trace.rq_insert(rq)
+        if at_head:
+            bfqd.dispatch.prepend(rq)
+            return
+        insert(bfqd, rq, bfqq, bic)
+        if rq.is_mergeable():
+            rqhash_add(q, rq)
+            if q.last_merge is None:
+                q.last_merge = rq
+
+    def has_work(self, hctx: HardwareQueue) -> bool:
+        """Say whether anything waits.
+
+        Kernel: bfq_has_work(), block/bfq-iosched.c, v6.12.
+        """
+        bfqd = self.data()
+        return bfqd.queued > 0 or bfqd.dispatch.count > 0
+
+    def dispatch_request(self, hctx: HardwareQueue) -> Request | None:
+        """Give up the request to serve next, or None to keep the device for a queue."""
+        return dispatch(self.data())
+
+    def finish_request(self, rq: Request) -> None:
+        """See rq leave."""
+        finish.finish(self.data(), rq)
+
+    def requeue_request(self, rq: Request) -> None:
+        """See rq come back undone: its queue is chosen anew when it is inserted.
+
+        Kernel: bfq_finish_requeue_request(), block/bfq-iosched.c, v6.12.
+        """
+        finish.finish(self.data(), rq)
+
+
+def is_sync_bio(bio: Bio) -> bool:
+    """Say whether a task waits for bio.
+
+    Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
+    """
+    return bio.op == REQ_OP_READ or bio.flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
+
+
+def count_service(bfqg: BfqGroup, rq: Request) -> None:
+    """Count rq for blkio.bfq.io_service_bytes and io_serviced.
+
+    Kernel: bfqg_stats_update_legacy_io(), block/bfq-cgroup.c, v6.12.
+    """
+    nbytes = rq.nr_sectors << 9
+    kind: i64 = STAT_WRITE
+    if rq.op == REQ_OP_DISCARD:
+        kind = STAT_DISCARD
+    elif rq.op == REQ_OP_READ:
+        kind = STAT_READ
+    bfqg.service_bytes[kind] += nbytes
+    bfqg.serviced[kind] += 1
+    kind = STAT_SYNC if rq.is_sync() else STAT_ASYNC
+    bfqg.service_bytes[kind] += nbytes
+    bfqg.serviced[kind] += 1
