@@ -5,11 +5,9 @@ Exit: 0 done, 1 the job or an input is wrong, 2 usage, 77 not available here, 13
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import cyclopts
@@ -18,7 +16,7 @@ from rich.console import Console
 
 import blktwin
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES
-from blktwin.errors import BlktwinError, ConfigError, Unavailable, UsageError
+from blktwin.errors import BlktwinError, ConfigError, Unavailable, UsageError, shown
 from blktwin.fio import jobfile, options, showcmd
 from blktwin.fio.cmdline import is_job_option, split_arguments, takes_next_word
 from blktwin.fio.output import parse_formats, parse_terse_version, render
@@ -27,8 +25,11 @@ from blktwin.fio.spec import JobPlan
 from blktwin.fio.values import read_time_us
 from blktwin.lab.cgroups import load_cgroups
 from blktwin.lab.eta import EtaLine
+from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
+from blktwin.lab.streams import emit, printing, repair, say
+from blktwin.lab.target import Target
 from blktwin.sim.devices.options import OPTION_LIST
 from blktwin.sim.devices.profiles import builtin_profiles
 from blktwin.sim.devices.spec import parse_device
@@ -37,6 +38,8 @@ from blktwin.sim.hosts import DEFAULT_HOST, Host, builtin_hosts, get_host
 from blktwin.units import NSEC_PER_USEC
 
 EXIT_INTERRUPTED = 130
+NOTE_MAX = 2000
+"""Characters of a note on stderr."""
 RUN_OPTIONS = (
     "on runtime seed yes scheduler set rules device cgroup cgroups host cpus output output-format terse-version "
     "section showcmd parse-only readonly eta help version"
@@ -62,6 +65,7 @@ app = cyclopts.App(
     console=Console(stderr=False),
     error_console=Console(stderr=True),
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
     default_parameter=Parameter(negative="", show_default=False),
 )
 
@@ -101,7 +105,7 @@ def run(
     check_choices(on, eta)
     formats, version = parse_formats(output_format), parse_terse_version(terse_version)
     if showcmd_:
-        sys.stdout.write(showcmd.render(paths, job_args, section))
+        emit(showcmd.render(paths, job_args, section))
         return 0
     plan = jobfile.load(
         paths, job_args, sections=section, env=os.environ, require_runnable=not parse_only, readonly=readonly
@@ -120,27 +124,34 @@ def run(
         cgroups=load_cgroups(cgroups) if cgroups else None,
         seed=seed,
     )
-    check_output(output)
-    with EtaLine(eta) as line:
-        result = simulate(plan, stack, progress=line.update if line.is_shown else None, allow_unbounded=yes)
-    write_result(result, formats, version, output)
-    for note in plan.notes:
-        print(f"blktwin: {note}", file=sys.stderr)
-    return exit_code(result)
+    target = Target(output, plan.files) if output else None
+    with Interrupt() as interrupt:
+        with EtaLine(eta) as line:
+            progress = line.update if line.is_shown else None
+            result = simulate(plan, stack, progress=progress, allow_unbounded=yes, interrupt=interrupt)
+        text = render(result, formats, version)
+        if target is None:
+            emit(text)
+        else:
+            target.write(text)
+        for note in plan.notes:
+            say(f"blktwin: {shown(note, NOTE_MAX)}")
+        return exit_code(result, interrupt.is_set)
 
 
 @app.command
 def profiles() -> int:
     """List the device profiles and hosts, with their sources."""
-    print("Devices (--device /dev/NAME=PROFILE):")
+    lines = ["Devices (--device /dev/NAME=PROFILE):"]
     for name, profile in builtin_profiles().items():
-        print(f"  {name:16} {' '.join(profile.source.split())}")
-    print("Keys of a device (--device /dev/NAME=PROFILE,key=value,... or --device /dev/NAME,key=value,...):")
+        lines.append(f"  {name:16} {' '.join(profile.source.split())}")
+    lines.append("Keys of a device (--device /dev/NAME=PROFILE,key=value,... or --device /dev/NAME,key=value,...):")
     for option in OPTION_LIST:
-        print(f"  {option.name:16} {option.text} ({option.kind}; {', '.join(option.models)})")
-    print("Hosts (--host NAME):")
+        lines.append(f"  {option.name:16} {option.text} ({option.kind}; {', '.join(option.models)})")
+    lines.append("Hosts (--host NAME):")
     for name, one in builtin_hosts().items():
-        print(f"  {name:16} {one.cpus} CPUs, HZ {one.hz}. {' '.join(one.source.split())}")
+        lines.append(f"  {name:16} {one.cpus} CPUs, HZ {one.hz}. {' '.join(one.source.split())}")
+    emit("\n".join(lines) + "\n")
     return 0
 
 
@@ -184,7 +195,7 @@ def unknown_option(token: str) -> UsageError:
     name = token.lstrip("-").partition("=")[0]
     names = [*RUN_OPTIONS, options.nearest(name) or "name"]
     hint = near("--" + name, ["--" + one for one in names])
-    return UsageError(f"no such option{hint}", key=token.partition("=")[0][:80])
+    return UsageError(f"no such option{hint}", key=token.partition("=")[0])
 
 
 def check_choices(on: str, eta: str) -> None:
@@ -247,75 +258,52 @@ def checked_cgroup(path: str) -> str:
     return path
 
 
-def check_output(path: str) -> None:
-    """See before the run that the result can be written."""
-    if path and not Path(path).absolute().parent.is_dir():
-        raise UsageError(f"no directory {Path(path).parent}", key="--output")
-    if path and Path(path).is_dir():
-        raise UsageError(f"{path} is a directory", key="--output")
-
-
-def write_result(result: RunResult, formats: list[str], version: int, output: str) -> None:
-    """Print the result, or write it to a file (through a draft, so that a full disk leaves the old one)."""
-    text = render(result, formats, version)
-    if not output:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    target = Path(output)
-    is_special = target.exists() and not target.is_file()
-    draft = target if is_special else target.with_name(target.name + ".partial")
-    try:
-        draft.write_text(text)
-        if not is_special:
-            draft.replace(target)
-    except OSError as error:
-        if not is_special:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-        raise BlktwinError(f"{output}: {error.strerror}") from None
-
-
-def exit_code(result: RunResult) -> int:
+def exit_code(result: RunResult, is_interrupted: bool) -> int:
     """Return the process's exit status."""
-    if result.partial:
+    if result.partial or is_interrupted:
+        what = "until then" if result.partial else "of the whole run, which had ended"
+        say(f"blktwin: interrupted: the results are those {what}")
         return EXIT_INTERRUPTED
     bad = [job for job in result.jobs if job.stat.error]
     for job in bad:
-        print(f"blktwin: {job.spec.name}: {job.stat.error_text} (errno {job.stat.error})", file=sys.stderr)
+        text = f"{job.spec.name}: {job.stat.error_text} (errno {job.stat.error})"
+        say(f"blktwin: {shown(text, NOTE_MAX)}")
     return 1 if bad else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; every error becomes one line on stderr."""
+    repair()
     tokens = list(sys.argv[1:] if argv is None else argv)
     try:
-        if not tokens:
-            app.help_print([], console=Console(stderr=True))
-            return UsageError.exit_code
-        if tokens[:1] == ["run"]:
-            ours, JOB_TOKENS[:] = part_tokens(tokens[1:])
-            tokens = ["run", *ours]
-        code = app(tokens, exit_on_error=False, print_error=False)
-        return code if isinstance(code, int) else 0
+        with printing():
+            return dispatch(tokens)
     except BlktwinError as error:
-        print(f"blktwin: {error}", file=sys.stderr)
+        say(f"blktwin: {error}")
         return error.exit_code
     except cyclopts.CycloptsError as error:
-        text = " ".join(str(error).split())
-        print(f"blktwin: {text}", file=sys.stderr)
+        say(f"blktwin: {shown(' '.join(str(error).split()), NOTE_MAX)}")
         return UsageError.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print("blktwin: interrupted", file=sys.stderr)
+        say("blktwin: interrupted")
         return EXIT_INTERRUPTED
     except Exception as error:
         if os.environ.get("BLKTWIN_TRACEBACK"):
             raise
-        text = " ".join(f"{type(error).__name__} {error}".split())
-        print(
-            f"blktwin: internal error: {text[:300]} (please report it; BLKTWIN_TRACEBACK=1 shows more)", file=sys.stderr
-        )
+        text = shown(" ".join(f"{type(error).__name__} {error}".split()), 300)
+        say(f"blktwin: internal error: {text} (please report it; BLKTWIN_TRACEBACK=1 shows more)")
         return 1
+
+
+def dispatch(tokens: list[str]) -> int:
+    """Hand the words to their command."""
+    if not tokens:
+        app.help_print([], console=Console(stderr=True))
+        return UsageError.exit_code
+    if tokens[:1] == ["run"]:
+        ours, JOB_TOKENS[:] = part_tokens(tokens[1:])
+        tokens = ["run", *ours]
+    code = app(tokens, exit_on_error=False, print_error=False)
+    return code if isinstance(code, int) else 0

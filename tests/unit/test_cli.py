@@ -157,10 +157,13 @@ def test_options_with_separate_values_do_not_swallow_the_job_file(tmp_path: Path
 def test_a_failed_write_keeps_the_old_result(tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     target.write_text("old")
-    (tmp_path / "out.json.partial").mkdir()
-    done = blktwin_cli("run", f"--output={target}", *JOB)
-    assert done.returncode == 1
+    command = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "blktwin", "run", *JOB]
+    command += ["--output-format=json+", f"--output={target}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == f"blktwin: {target}: File too large\n"
     assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_devices_of_several_kinds_in_one_run() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C as a question that the run asks between two stretches of events, so that a partial result is consistent."""
+"""Ctrl-C as a question that a run asks between two stretches of work, so that a partial result is consistent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Interrupt:
-    """A context in which the first Ctrl-C only sets is_set; the second ends the program at once."""
+    """A context in which the first Ctrl-C only sets is_set; the second raises KeyboardInterrupt at once."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -17,8 +17,9 @@ class Interrupt:
         self.is_installed = False
 
     def __enter__(self) -> Interrupt:
-        # Only the main thread may handle signals; elsewhere Ctrl-C stays the caller's.
-        if threading.current_thread() is threading.main_thread():
+        # Only the main thread may handle signals; elsewhere, and where it is ignored, Ctrl-C stays the caller's.
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             self.before = signal.signal(signal.SIGINT, self.note)
             self.is_installed = True
         return self
@@ -34,3 +35,8 @@ class Interrupt:
         if self.is_set:
             raise KeyboardInterrupt
         self.is_set = True
+
+    def check(self) -> None:
+        """Stop what has no partial result, such as building a world, once Ctrl-C has come."""
+        if self.is_set:
+            raise KeyboardInterrupt

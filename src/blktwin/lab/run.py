@@ -34,36 +34,46 @@ def simulate(
     trace: CostTrace | None = None,
     progress: Progress | None = None,
     allow_unbounded: bool = True,
+    interrupt: Interrupt | None = None,
 ) -> RunResult:
-    """Run all jobs to their end and return the result; Ctrl-C gives what is known so far, marked partial."""
-    world, schedule = prepare(plan, stack, trace)
+    """Run all jobs to their end and return the result; Ctrl-C gives what is known so far, marked partial.
+
+    interrupt: the caller's, which goes on after the run; Ctrl-C before the run has begun is a KeyboardInterrupt.
+    """
+    if interrupt is None:
+        with Interrupt() as own:
+            return simulate(plan, stack, trace=trace, progress=progress, allow_unbounded=allow_unbounded, interrupt=own)
+    world, schedule = prepare(plan, stack, trace, interrupt)
     if not allow_unbounded:
         check_bounds(world)
     plan.notes.extend(world.describe() + world.notes)
-    is_partial = drive(world, schedule, progress)
+    is_partial = drive(world, schedule, progress, interrupt)
     plan.notes.extend(world.cgroups.late_notes())
     return collect(world, schedule, is_partial)
 
 
-def prepare(plan: JobPlan, stack: Stack, trace: CostTrace | None = None) -> tuple[World, Schedule]:
+def prepare(
+    plan: JobPlan, stack: Stack, trace: CostTrace | None = None, interrupt: Interrupt | None = None
+) -> tuple[World, Schedule]:
     """Build everything; nothing has run yet."""
-    world = World(plan, stack, trace)
+    world = World(plan, stack, trace, interrupt)
     schedule = Schedule(world.machine)
     world.build_threads(schedule)
     return world, schedule
 
 
-def drive(world: World, schedule: Schedule, progress: Progress | None = None) -> bool:
-    """Run all jobs to their end; True when Ctrl-C came before that."""
+def drive(
+    world: World, schedule: Schedule, progress: Progress | None = None, interrupt: Interrupt | None = None
+) -> bool:
+    """Run all jobs to their end; True when Ctrl-C came before that, if the caller's interrupt looks for it."""
     schedule.begin(world.threads)
-    with Interrupt() as interrupt:
-        while world.machine.run(FOREVER_NS, CHUNK_EVENTS):
-            if progress is not None:
-                progress(world, schedule)
-            if not schedule.waiting and not schedule.running:
-                break
-            if interrupt.is_set:
-                return True
+    while world.machine.run(FOREVER_NS, CHUNK_EVENTS):
+        if progress is not None:
+            progress(world, schedule)
+        if not schedule.waiting and not schedule.running:
+            break
+        if interrupt is not None and interrupt.is_set:
+            return True
     if schedule.running or schedule.waiting:
         stuck = ", ".join(thread.spec.name for thread in schedule.running + schedule.waiting)
         raise BlktwinError(f"the simulation has come to a halt with jobs unfinished: {stuck} (please report this)")
@@ -76,14 +86,17 @@ def check_bounds(world: World) -> None:
     first = None
     for thread in world.threads:
         spec = thread.spec
-        if spec.runtime_ns or spec.number_ios:
+        if spec.runtime_ns:
             continue
         if spec.time_based:
             raise ConfigError(
                 "time_based without runtime never ends: give --runtime", file=spec.file, line=spec.line, key=spec.name
             )
         smallest = min(bs for bs, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
-        total += int(thread.byte_limit) * spec.loops // smallest
+        ios = int(thread.byte_limit) // smallest
+        if spec.number_ios:
+            ios = min(ios, spec.number_ios)
+        total += ios * spec.loops
         first = first or spec
     if first is not None and total > UNBOUNDED_IOS:
         raise ConfigError(

@@ -17,6 +17,7 @@ from blktwin.fio.pattern import IoPattern
 from blktwin.fio.spec import JobPlan, JobSpec
 from blktwin.fio.unit import FioFile
 from blktwin.lab.cgroup_run import CgroupControl
+from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.stack import Stack, make_elevator, set_tunable
 from blktwin.sim.devices.base import SimDevice
 from blktwin.sim.devices.build import build_device, default_scheduler
@@ -51,9 +52,14 @@ class Disk:
 class World:
     """A machine with everything on it, ready to run; threads are in fio's order."""
 
-    def __init__(self, plan: JobPlan, stack: Stack, trace: CostTrace | None = None) -> None:
+    def __init__(
+        self, plan: JobPlan, stack: Stack, trace: CostTrace | None = None, interrupt: Interrupt | None = None
+    ) -> None:
         self.plan = plan
         self.stack = stack
+        self.interrupt = interrupt or Interrupt()
+        self.length_of: dict[str, int] = {}
+        """How long each regular file must be, for all its users."""
         self.notes: list[str] = []
         self.has_laid_out = False
         costs = stack.host.cost_table()
@@ -74,6 +80,8 @@ class World:
         self.threads: list[IoThread] = []
         self.cgroups = CgroupControl(self.machine, stack.cgroups, plan.jobs, stack.cgroup)
         for spec in stack.devices:
+            if spec.path in self.disks:
+                raise UsageError("given twice", key=f"--device {spec.path}")
             self.add_disk(spec)
 
     def build_threads(self, watcher: ThreadWatcher) -> None:
@@ -81,6 +89,7 @@ class World:
         opened = [[self.open_file(spec, index) for index in range(len(spec.filenames))] for spec in self.plan.jobs]
         self.cgroups.prepare({path: disk.q.dev for path, disk in self.disks.items()})
         for number, (spec, files) in enumerate(zip(self.plan.jobs, opened, strict=True), 1):
+            self.interrupt.check()
             pattern = IoPattern(spec, files, number, self.stack.seed * 0x9E3779B97F4A7C15 + number)
             cgroup = self.cgroups.cgroup_of(spec)
             thread = make_thread(self.machine, spec, pattern, cgroup, watcher, number)
@@ -140,16 +149,26 @@ class World:
             return self.stack.scheduler, "--scheduler", "", 0
         if spec.scheduler:
             return spec.scheduler, f"--device {spec.path} scheduler", "", 0
-        for job in self.plan.jobs:
-            if job.ioscheduler and spec.path in job.filenames:
-                return job.ioscheduler, "ioscheduler", job.file, job.line
-        return default_scheduler(nr_queues), "", "", 0
+        asking = [job for job in self.plan.jobs if job.ioscheduler and spec.path in job.filenames]
+        if not asking:
+            return default_scheduler(nr_queues), "", "", 0
+        first = asking[0]
+        for job in asking:
+            if job.ioscheduler != first.ioscheduler:
+                message = (
+                    f"{spec.path} has one scheduler: {job.ioscheduler} here, but {first.ioscheduler} for "
+                    f"{first.name} ({first.file}:{first.line}); --scheduler overrides both"
+                )
+                raise ConfigError(message, file=job.file, line=job.line, key=f"{job.name}: ioscheduler")
+        return first.ioscheduler, "ioscheduler", first.file, first.line
 
     def disk_at(self, path: str, job: JobSpec) -> Disk:
         """Return the disk at a /dev path of a job, made from its name's default profile if --device names none."""
         disk = self.disks.get(path)
         if disk is None:
             try:
+                if "=" in path or "," in path:
+                    raise ConfigError(f"{path} is not the name of a disk: profile and keys belong to --device")
                 spec = parse_device(path)
             except ConfigError as error:
                 raise ConfigError(error.message, file=job.file, line=job.line, key=job.name) from None
@@ -173,6 +192,7 @@ class World:
 
     def open_file(self, spec: JobSpec, index: int) -> FioFile:
         """Return a thread's view of a file: a device, a regular file laid out on a disk, or nothing (null engine)."""
+        self.interrupt.check()
         name = spec.filenames[index]
         if spec.ioengine == "null":
             real = file_length(spec, index) or NULL_FILE_BYTES
@@ -188,8 +208,9 @@ class World:
         known = self.files.get(name)
         if known is not None:
             return known
-        users = [job for job in self.plan.jobs if name in job.filenames]
-        length = max((file_length(job, job.filenames.index(name)) for job in users), default=0)
+        if not self.length_of:
+            self.measure_files()
+        length = self.length_of[name]
         if length <= 0:
             raise ConfigError(
                 f"{name} is not a device, so the job needs size=", file=spec.file, line=spec.line, key=spec.name
@@ -214,6 +235,13 @@ class World:
         self.has_laid_out = True
         self.notes.append(f"files such as {name} are laid out on {disk.spec.path}; no file system is modelled")
         return place
+
+    def measure_files(self) -> None:
+        """Work out length_of."""
+        for job in self.plan.jobs:
+            self.interrupt.check()
+            for index, name in enumerate(job.filenames):
+                self.length_of[name] = max(self.length_of.get(name, 0), file_length(job, index))
 
     def view(self, spec: JobSpec, index: int, bdev: BlockDevice | None, real: int, base: int) -> FioFile:
         """Return the region of a file that one thread uses, as fio computes it."""

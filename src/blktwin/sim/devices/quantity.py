@@ -16,6 +16,7 @@ NUMBER: Final = r"([0-9]{1,18}(?:\.[0-9]{1,9})?)"
 SIZE: Final = re.compile(NUMBER + r"\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
 TIME: Final = re.compile(NUMBER + r"\s*(ns|us|ms|s)")
 CALL: Final = re.compile(r"([a-z]+)\(([^,()]+),([^,()]+)\)")
+LATENCY_MAX_NS: Final = 10_000_000_000_000
 UNITS_NS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -53,19 +54,27 @@ def number(text: str) -> float:
     return value
 
 
+def latency_ns(part: str, text: str) -> int:
+    """Return the ns of a part of a latency; beyond LATENCY_MAX_NS the tail of a distribution would leave 63 bits."""
+    ns = time_ns(part)
+    if ns > LATENCY_MAX_NS:
+        raise ConfigError(f"'{text}' is out of range: at most {LATENCY_MAX_NS // UNITS_NS['s']}s")
+    return ns
+
+
 def latency(text: str) -> Latency:
     """Return the distribution of "80us", "uniform(80us, 20%)", "normal(80us, 5us)" or "lognormal(80us, 0.2)"."""
     text = text.strip()
     if "(" not in text:
-        return fixed(time_ns(text), text)
+        return fixed(latency_ns(text, text), text)
     match = CALL.fullmatch(text)
     if match is None or match[1] not in ("uniform", "normal", "lognormal"):
         raise ConfigError(
             f"'{text}' is not a latency: 80us, uniform(80us, 20%), normal(80us, 5us) or lognormal(80us, 0.2)"
         )
-    mean_ns = time_ns(match[2])
+    mean_ns = latency_ns(match[2], text)
     if match[1] == "normal":
-        return normal(mean_ns, time_ns(match[3]), text)
+        return normal(mean_ns, latency_ns(match[3], text), text)
     if match[1] == "lognormal":
         sigma = number(match[3])
         if not 0 <= sigma <= 3:
