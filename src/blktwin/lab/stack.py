@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from blktwin.block.bfq.scheduler import Bfq
 from blktwin.block.deadline import Deadline
 from blktwin.block.elevator import Elevator
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES, Rules, preset
@@ -16,8 +17,8 @@ from blktwin.sim.devices.spec import DeviceSpec
 from blktwin.sim.hints import near
 from blktwin.sim.hosts import DEFAULT_HOST, Host, get_host
 
-ELEVATORS: dict[str, type[Elevator] | None] = {"none": None, "mq-deadline": Deadline}
-NOT_YET = ("kyber", "bfq")
+ELEVATORS: dict[str, type[Elevator] | None] = {"none": None, "mq-deadline": Deadline, "bfq": Bfq}
+NOT_YET = ("kyber",)
 DEFAULT_SEED = 1
 
 
@@ -53,7 +54,7 @@ def make_elevator(name: str, key: str, file: str = "", line: int = 0) -> Elevato
     """Return a new elevator, None for "none"; an error names where the name came from."""
     if name in NOT_YET:
         raise UsageError(
-            f"{name} is not modelled yet: use --scheduler none or mq-deadline (it overrides the job's ioscheduler)",
+            f"{name} is not modelled yet: use --scheduler none, mq-deadline or bfq (it overrides the job's ioscheduler)",
             file=file,
             line=line,
             key=key,
