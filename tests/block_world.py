@@ -29,8 +29,11 @@ from blktwin.drivers.device import Device
 from blktwin.drivers.hardware import HardwareDriver
 
 MS = 1_000_000
-NO_PLUG = Rules("test", submit_on_stack_plug=False, plug_is_fifo=True, plug_merge=PLUG_MERGE_TAIL)
+NO_PLUG = Rules("test")
 """No plug but the test's own, and that in order."""
+NO_PLUG.submit_on_stack_plug = False
+NO_PLUG.plug_is_fifo = True
+NO_PLUG.plug_merge = PLUG_MERGE_TAIL
 
 
 class Letters(Tracepoints):

@@ -29,6 +29,13 @@ Io = tuple[int, int, int, int]
 END = 1 << 62
 
 
+def rules_without_plugs() -> Rules:
+    """Return v6.12 without the plug around each bio."""
+    rules = Rules("test")
+    rules.submit_on_stack_plug = False
+    return rules
+
+
 class World:
     """A machine with one device; everything is free of charge unless costs are given."""
 
@@ -50,7 +57,7 @@ class World:
         self.device, self.limits, queues, depth, capacity = build_device(self.machine, parse_device(device), seed)
         self.q = RequestQueue(
             self.machine,
-            rules or Rules("test", submit_on_stack_plug=False),
+            rules or rules_without_plugs(),
             HardwareDriver(self.device),
             self.limits,
             name="test0",

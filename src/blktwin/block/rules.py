@@ -46,125 +46,94 @@ BFQ_DEPTH_OF_ASYNC: Final = 2
 class Rules:
     """The behaviours that differ between kernels; the defaults are those of v6.12."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        plug_max_requests: int = 32,
-        plug_max_requests_multi: int = 64,
-        plug_is_fifo: bool = False,
-        plug_size_of_oldest: bool = False,
-        plug_merge: int = PLUG_MERGE_PEEK,
-        plug_issues_directly: bool = True,
-        plug_detaches_per_queue: bool = False,
-        plug_caches_time: bool = True,
-        unplug_traces_direct: bool = True,
-        submit_on_stack_plug: bool = True,
-        bdev_write_plug: bool = False,
-        deadline_prio_classes: bool = True,
-        deadline_prio_aging: bool = True,
-        deadline_next: int = DEADLINE_POSITION,
-        complete_checks_capacity: bool = True,
-        complete_one_ctx_here: bool = True,
-        flush_data_bypasses_elevator: bool = False,
-        bfq_groups: int = BFQ_GROUPS_PENDING,
-        bfq_group_threshold: int = 1,
-        bfq_one_queue_idles: bool = True,
-        bfq_preempts_unneeded: bool = True,
-        bfq_stable_merge: bool = True,
-        bfq_new_wakers: bool = True,
-        bfq_io_bound_by_time: bool = True,
-        bfq_raises_default_weight: bool = True,
-        bfq_group_depth: bool = True,
-        bfq_depth: int = BFQ_DEPTH_OF_REQUESTS,
-    ) -> None:
+    plug_max_requests: int = 32
+    """A plug with so many requests is flushed by the next: 16 until 5.15, 32 since 5.16 (ba0ffdd8ce48)."""
+    plug_max_requests_multi: int = 64
+    """The same when the plug holds requests of several queues: 64 since 5.15 (7f2a6a69f7ce)."""
+    plug_is_fifo: bool = False
+    """The plug list keeps submission order (e70c301faece, 6.13, 6.12.y; also until 5.15). From 5.16 to 6.12 the
+    newest stands first, so that a direct issue reverses the order and an insertion restores it."""
+    plug_size_of_oldest: bool = False
+    """The 128 KiB test looks at the plug's oldest request (e70c301faece, 6.13, 6.12.y); else at the newest."""
+    plug_merge: int = PLUG_MERGE_PEEK
+    plug_issues_directly: bool = True
+    """A plug of one queue without an elevator goes to the driver as it is (dc5fc361d891, 5.16); before, requests
+    were sorted when they were of several queues, and went through the software queues when the driver was busy."""
+    plug_detaches_per_queue: bool = False
+    """The same for each queue of a plug with several (9712c57ec111, 6.16); before, those were inserted."""
+    plug_caches_time: bool = True
+    """While a plug is up the block layer reuses one clock reading (da4c8c3d0975, 6.9)."""
+    unplug_traces_direct: bool = True
+    """U is traced for a plug that is issued directly (acc8c0a98875, 6.12)."""
+    submit_on_stack_plug: bool = True
+    """Each bio submission brings a plug of its own (060406c61c7c, 6.11; gone in 7.2)."""
+    bdev_write_plug: bool = False
+    """A write() to a block device holds a plug while it waits, so its last requests leave by a schedule
+    flush, through kblockd (until 6.5)."""
+    deadline_prio_classes: bool = True
+    """mq-deadline keeps one set of lists per I/O class, and limits writes to async_depth (5.14)."""
+    deadline_prio_aging: bool = True
+    """mq-deadline serves a lower class after prio_aging_expire (5.14, back in 5.17)."""
+    deadline_next: int = DEADLINE_POSITION
+    complete_checks_capacity: bool = True
+    """A completion hops when the CPUs' capacities differ, even inside one cache (6.9)."""
+    complete_one_ctx_here: bool = True
+    """A hardware queue of one CPU completes there without a softirq (f168420c62e7, 6.1)."""
+    flush_data_bypasses_elevator: bool = False
+    """Requests of the flush machinery never see the elevator (until 6.4; 615939a2ae73, 6.5)."""
+    bfq_groups: int = BFQ_GROUPS_PENDING
+    bfq_group_threshold: int = 1
+    """BFQ idles for service guarantees when more groups than this are counted: 0, since 6.2 1 (eed3ecc991c9)."""
+    bfq_one_queue_idles: bool = True
+    """BFQ idles for a queue that is alone (5.12)."""
+    bfq_preempts_unneeded: bool = True
+    """A queue that becomes busy may take over from one that BFQ would not idle for (5.12)."""
+    bfq_stable_merge: bool = True
+    """BFQ merges queues that are created together (5.13)."""
+    bfq_new_wakers: bool = True
+    """A waker is believed after three sightings, and its own wakees are served in its slot too (5.12); also since
+    then: weights below 80 map to I/O priorities again, and samples are taken of a process's only request."""
+    bfq_io_bound_by_time: bool = True
+    """I/O-bound is who is without requests for a fifth of the time at most (5.12); else early arrivals count."""
+    bfq_raises_default_weight: bool = True
+    """Only queues of the default weight are raised (5.12)."""
+    bfq_group_depth: bool = True
+    """No cgroup may have more scheduler tags than its share (5.17)."""
+    bfq_depth: int = BFQ_DEPTH_OF_REQUESTS
+
+    def __init__(self, name: str) -> None:
         self.name: str = name
-        self.plug_max_requests: int = plug_max_requests
-        """A plug with so many requests is flushed by the next: 16 until 5.15, 32 since 5.16 (ba0ffdd8ce48)."""
-        self.plug_max_requests_multi: int = plug_max_requests_multi
-        """The same when the plug holds requests of several queues: 64 since 5.15 (7f2a6a69f7ce)."""
-        self.plug_is_fifo: bool = plug_is_fifo
-        """The plug list keeps submission order (e70c301faece, 6.13, 6.12.y; also until 5.15). From 5.16 to 6.12 the
-        newest stands first, so that a direct issue reverses the order and an insertion restores it."""
-        self.plug_size_of_oldest: bool = plug_size_of_oldest
-        """The 128 KiB test looks at the plug's oldest request (e70c301faece, 6.13, 6.12.y); else at the newest."""
-        self.plug_merge: int = plug_merge
-        self.plug_issues_directly: bool = plug_issues_directly
-        """A plug of one queue without an elevator goes to the driver as it is (dc5fc361d891, 5.16); before, requests
-        were sorted when they were of several queues, and went through the software queues when the driver was busy."""
-        self.plug_detaches_per_queue: bool = plug_detaches_per_queue
-        """The same for each queue of a plug with several (9712c57ec111, 6.16); before, those were inserted."""
-        self.plug_caches_time: bool = plug_caches_time
-        """While a plug is up the block layer reuses one clock reading (da4c8c3d0975, 6.9)."""
-        self.unplug_traces_direct: bool = unplug_traces_direct
-        """U is traced for a plug that is issued directly (acc8c0a98875, 6.12)."""
-        self.submit_on_stack_plug: bool = submit_on_stack_plug
-        """Each bio submission brings a plug of its own (060406c61c7c, 6.11; gone in 7.2)."""
-        self.bdev_write_plug: bool = bdev_write_plug
-        """A write() to a block device holds a plug while it waits, so its last requests leave by a schedule
-        flush, through kblockd (until 6.5)."""
-        self.deadline_prio_classes: bool = deadline_prio_classes
-        """mq-deadline keeps one set of lists per I/O class, and limits writes to async_depth (5.14)."""
-        self.deadline_prio_aging: bool = deadline_prio_aging
-        """mq-deadline serves a lower class after prio_aging_expire (5.14, back in 5.17)."""
-        self.deadline_next: int = deadline_next
-        self.complete_checks_capacity: bool = complete_checks_capacity
-        """A completion hops when the CPUs' capacities differ, even inside one cache (6.9)."""
-        self.complete_one_ctx_here: bool = complete_one_ctx_here
-        """A hardware queue of one CPU completes there without a softirq (f168420c62e7, 6.1)."""
-        self.flush_data_bypasses_elevator: bool = flush_data_bypasses_elevator
-        """Requests of the flush machinery never see the elevator (until 6.4; 615939a2ae73, 6.5)."""
-        self.bfq_groups: int = bfq_groups
-        self.bfq_group_threshold: int = bfq_group_threshold
-        """BFQ idles for service guarantees when more groups than this are counted: 0, since 6.2 1 (eed3ecc991c9)."""
-        self.bfq_one_queue_idles: bool = bfq_one_queue_idles
-        """BFQ idles for a queue that is alone (5.12)."""
-        self.bfq_preempts_unneeded: bool = bfq_preempts_unneeded
-        """A queue that becomes busy may take over from one that BFQ would not idle for (5.12)."""
-        self.bfq_stable_merge: bool = bfq_stable_merge
-        """BFQ merges queues that are created together (5.13)."""
-        self.bfq_new_wakers: bool = bfq_new_wakers
-        """A waker is believed after three sightings, and its own wakees are served in its slot too (5.12); also since
-        then: weights below 80 map to I/O priorities again, and samples are taken of a process's only request."""
-        self.bfq_io_bound_by_time: bool = bfq_io_bound_by_time
-        """I/O-bound is who is without requests for a fifth of the time at most (5.12); else early arrivals count."""
-        self.bfq_raises_default_weight: bool = bfq_raises_default_weight
-        """Only queues of the default weight are raised (5.12)."""
-        self.bfq_group_depth: bool = bfq_group_depth
-        """No cgroup may have more scheduler tags than its share (5.17)."""
-        self.bfq_depth: int = bfq_depth
 
 
 def rules_5_10() -> Rules:
     """Return the behaviours of v5.10."""
-    return Rules(
-        "5.10",
-        plug_max_requests=16,
-        plug_max_requests_multi=16,
-        plug_is_fifo=True,
-        plug_merge=PLUG_MERGE_SCAN_ALL,
-        plug_issues_directly=False,
-        plug_caches_time=False,
-        unplug_traces_direct=False,
-        submit_on_stack_plug=False,
-        bdev_write_plug=True,
-        deadline_prio_classes=False,
-        deadline_prio_aging=False,
-        deadline_next=DEADLINE_NEXT_OF_BATCH,
-        complete_checks_capacity=False,
-        complete_one_ctx_here=False,
-        flush_data_bypasses_elevator=True,
-        bfq_groups=BFQ_GROUPS_ACTIVATED,
-        bfq_group_threshold=0,
-        bfq_depth=BFQ_DEPTH_OF_WORD,
-        bfq_one_queue_idles=False,
-        bfq_preempts_unneeded=False,
-        bfq_stable_merge=False,
-        bfq_new_wakers=False,
-        bfq_io_bound_by_time=False,
-        bfq_raises_default_weight=False,
-        bfq_group_depth=False,
-    )
+    rules = Rules("5.10")
+    rules.plug_max_requests = 16
+    rules.plug_max_requests_multi = 16
+    rules.plug_is_fifo = True
+    rules.plug_merge = PLUG_MERGE_SCAN_ALL
+    rules.plug_issues_directly = False
+    rules.plug_caches_time = False
+    rules.unplug_traces_direct = False
+    rules.submit_on_stack_plug = False
+    rules.bdev_write_plug = True
+    rules.deadline_prio_classes = False
+    rules.deadline_prio_aging = False
+    rules.deadline_next = DEADLINE_NEXT_OF_BATCH
+    rules.complete_checks_capacity = False
+    rules.complete_one_ctx_here = False
+    rules.flush_data_bypasses_elevator = True
+    rules.bfq_groups = BFQ_GROUPS_ACTIVATED
+    rules.bfq_group_threshold = 0
+    rules.bfq_depth = BFQ_DEPTH_OF_WORD
+    rules.bfq_one_queue_idles = False
+    rules.bfq_preempts_unneeded = False
+    rules.bfq_stable_merge = False
+    rules.bfq_new_wakers = False
+    rules.bfq_io_bound_by_time = False
+    rules.bfq_raises_default_weight = False
+    rules.bfq_group_depth = False
+    return rules
 
 
 def rules_5_17() -> Rules:
@@ -179,38 +148,36 @@ def rules_5_17_series() -> Rules:
 
 def rules_of_5_17(name: str, bfq_groups: int, bfq_group_threshold: int) -> Rules:
     """Return the behaviours of v5.17 with one of two ways to count BFQ's groups."""
-    return Rules(
-        name,
-        plug_merge=PLUG_MERGE_LAST_ONLY,
-        plug_caches_time=False,
-        unplug_traces_direct=False,
-        submit_on_stack_plug=False,
-        bdev_write_plug=True,
-        deadline_next=DEADLINE_NEXT,
-        complete_checks_capacity=False,
-        complete_one_ctx_here=False,
-        flush_data_bypasses_elevator=True,
-        bfq_groups=bfq_groups,
-        bfq_group_threshold=bfq_group_threshold,
-        bfq_depth=BFQ_DEPTH_OF_WORD,
-    )
+    rules = Rules(name)
+    rules.plug_merge = PLUG_MERGE_LAST_ONLY
+    rules.plug_caches_time = False
+    rules.unplug_traces_direct = False
+    rules.submit_on_stack_plug = False
+    rules.bdev_write_plug = True
+    rules.deadline_next = DEADLINE_NEXT
+    rules.complete_checks_capacity = False
+    rules.complete_one_ctx_here = False
+    rules.flush_data_bypasses_elevator = True
+    rules.bfq_groups = bfq_groups
+    rules.bfq_group_threshold = bfq_group_threshold
+    rules.bfq_depth = BFQ_DEPTH_OF_WORD
+    return rules
 
 
 def rules_6_1() -> Rules:
     """Return the behaviours of v6.1."""
-    return Rules(
-        "6.1",
-        plug_caches_time=False,
-        unplug_traces_direct=False,
-        submit_on_stack_plug=False,
-        bdev_write_plug=True,
-        deadline_next=DEADLINE_NEXT,
-        complete_checks_capacity=False,
-        flush_data_bypasses_elevator=True,
-        bfq_groups=BFQ_GROUPS_ACTIVATED,
-        bfq_group_threshold=0,
-        bfq_depth=BFQ_DEPTH_OF_WORD,
-    )
+    rules = Rules("6.1")
+    rules.plug_caches_time = False
+    rules.unplug_traces_direct = False
+    rules.submit_on_stack_plug = False
+    rules.bdev_write_plug = True
+    rules.deadline_next = DEADLINE_NEXT
+    rules.complete_checks_capacity = False
+    rules.flush_data_bypasses_elevator = True
+    rules.bfq_groups = BFQ_GROUPS_ACTIVATED
+    rules.bfq_group_threshold = 0
+    rules.bfq_depth = BFQ_DEPTH_OF_WORD
+    return rules
 
 
 def rules_6_12() -> Rules:
@@ -220,32 +187,41 @@ def rules_6_12() -> Rules:
 
 def rules_6_12_y() -> Rules:
     """Return the behaviours of the stable releases of 6.12 since 2025, which took over the plug of 6.13 and 6.16."""
-    return Rules("6.12.y", plug_is_fifo=True, plug_size_of_oldest=True, plug_merge=PLUG_MERGE_TAIL)
+    rules = Rules("6.12.y")
+    rules.plug_is_fifo = True
+    rules.plug_size_of_oldest = True
+    rules.plug_merge = PLUG_MERGE_TAIL
+    return rules
 
 
 def rules_6_13() -> Rules:
     """Return the behaviours of v6.13: a FIFO plug whose oldest request is tried for merges (e70c301faece)."""
-    return Rules("6.13", plug_is_fifo=True, plug_size_of_oldest=True)
+    rules = Rules("6.13")
+    rules.plug_is_fifo = True
+    rules.plug_size_of_oldest = True
+    return rules
 
 
 def rules_6_18() -> Rules:
     """Return the behaviours of v6.18."""
-    return Rules(
-        "6.18", plug_is_fifo=True, plug_size_of_oldest=True, plug_merge=PLUG_MERGE_TAIL, plug_detaches_per_queue=True
-    )
+    rules = Rules("6.18")
+    rules.plug_is_fifo = True
+    rules.plug_size_of_oldest = True
+    rules.plug_merge = PLUG_MERGE_TAIL
+    rules.plug_detaches_per_queue = True
+    return rules
 
 
 def rules_7_2() -> Rules:
     """Return the behaviours of v7.2."""
-    return Rules(
-        "7.2",
-        plug_is_fifo=True,
-        plug_size_of_oldest=True,
-        plug_merge=PLUG_MERGE_TAIL,
-        plug_detaches_per_queue=True,
-        submit_on_stack_plug=False,
-        bfq_depth=BFQ_DEPTH_OF_ASYNC,
-    )
+    rules = Rules("7.2")
+    rules.plug_is_fifo = True
+    rules.plug_size_of_oldest = True
+    rules.plug_merge = PLUG_MERGE_TAIL
+    rules.plug_detaches_per_queue = True
+    rules.submit_on_stack_plug = False
+    rules.bfq_depth = BFQ_DEPTH_OF_ASYNC
+    return rules
 
 
 PRESETS: Final = {

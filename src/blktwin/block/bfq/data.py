@@ -43,6 +43,58 @@ REF_WR_MS_NONROT: Final = 2500
 class BfqData:
     """One device's BFQ; *_jif are jiffies, *_ns are ns."""
 
+    nr_created: int = 0
+    num_groups_with_pending_reqs: i64 = 0
+    tot_busy_queues: i64 = 0
+    wr_busy_queues: i64 = 0
+    queued: i64 = 0
+    tot_rq_in_driver: i64 = 0
+    max_rq_in_driver: i64 = 0
+    hw_tag: i64 = -1
+    """Whether the device queues commands: -1 not known yet, 0, 1."""
+    hw_tag_samples: i64 = 0
+    # the slot
+    in_service_queue: BfqQueue | None = None
+    budgets_assigned: i64 = 0
+    last_budget_start_ns: i64 = 0
+    last_idling_start_ns: i64 = 0
+    last_idling_start_jif: i64 = 0
+    # positions, and what injection watches
+    last_position: i64 = 0
+    in_serv_last_pos: i64 = 0
+    last_completion_ns: i64 = 0
+    last_completed_rq_bfqq: BfqQueue | None = None
+    wait_dispatch: bool = False
+    """The next request of the queue in service is to be timed."""
+    waited_rq: Request | None = None
+    """The request that is being timed."""
+    rqs_injected: bool = False
+    last_empty_occupied_ns: i64 = 0
+    active_head: BfqQueue | None = None
+    """Queues in active trees, the last to enter first."""
+    # rate.py
+    peak_rate_samples: i64 = 0
+    sequential_samples: i64 = 0
+    tot_sectors_dispatched: i64 = 0
+    last_rq_max_sectors: i64 = 0
+    first_dispatch_ns: i64 = 0
+    last_dispatch_ns: i64 = 0
+    delta_from_first_ns: i64 = 0
+    burst_size: i64 = 0
+    large_burst: bool = False
+    last_ins_in_burst_jif: i64 = 0
+    burst_parent: BfqGroup | None = None
+    # tunables (tunables.py)
+    fifo_expire_sync_ns: i64 = 125 * NSEC_PER_MSEC
+    fifo_expire_async_ns: i64 = 250 * NSEC_PER_MSEC
+    back_max_sectors: i64 = 2 * 16384
+    back_penalty: i64 = 2
+    slice_idle_ns: i64 = SLICE_IDLE_NS
+    user_max_budget: i64 = 0
+    max_budget: i64 = DEFAULT_MAX_BUDGET
+    strict_guarantees: bool = False
+    low_latency: bool = True
+
     def __init__(self, q: RequestQueue, idle_timer: Timer, root: Cgroup, log: BfqLog | None) -> None:
         self.q: RequestQueue = q
         self.hz: i64 = q.machine.hz
@@ -59,52 +111,15 @@ class BfqData:
         self.root_group: BfqGroup = BfqGroup(root, None, q.machine.now_ns() * self.hz // NSEC_PER_SEC)
         self.queues: list[BfqQueue] = []
         """All live queues, the oldest first."""
-        self.nr_created: int = 0
         # pending.py
         self.weights: list[WeightCounter] = []
-        self.num_groups_with_pending_reqs: i64 = 0
         self.busy_queues: vec[i64] = vec[i64]([0, 0, 0])
-        self.tot_busy_queues: i64 = 0
-        self.wr_busy_queues: i64 = 0
         # requests
         self.dispatch: RequestList = RequestList()
         """Requests that go past the queues."""
-        self.queued: i64 = 0
-        self.tot_rq_in_driver: i64 = 0
-        self.max_rq_in_driver: i64 = 0
-        self.hw_tag: i64 = -1
-        """Whether the device queues commands: -1 not known yet, 0, 1."""
-        self.hw_tag_samples: i64 = 0
         self.is_nonrot: bool = not q.limits.is_rotational
         self.nonrot_with_queueing: bool = self.is_nonrot
-        # the slot
-        self.in_service_queue: BfqQueue | None = None
-        self.budgets_assigned: i64 = 0
-        self.last_budget_start_ns: i64 = 0
-        self.last_idling_start_ns: i64 = 0
-        self.last_idling_start_jif: i64 = 0
         self.idle_timer: Timer = idle_timer
-        # positions, and what injection watches
-        self.last_position: i64 = 0
-        self.in_serv_last_pos: i64 = 0
-        self.last_completion_ns: i64 = 0
-        self.last_completed_rq_bfqq: BfqQueue | None = None
-        self.wait_dispatch: bool = False
-        """The next request of the queue in service is to be timed."""
-        self.waited_rq: Request | None = None
-        """The request that is being timed."""
-        self.rqs_injected: bool = False
-        self.last_empty_occupied_ns: i64 = 0
-        self.active_head: BfqQueue | None = None
-        """Queues in active trees, the last to enter first."""
-        # rate.py
-        self.peak_rate_samples: i64 = 0
-        self.sequential_samples: i64 = 0
-        self.tot_sectors_dispatched: i64 = 0
-        self.last_rq_max_sectors: i64 = 0
-        self.first_dispatch_ns: i64 = 0
-        self.last_dispatch_ns: i64 = 0
-        self.delta_from_first_ns: i64 = 0
         ref_rate: i64 = REF_RATE_ROT
         ref_wr_ms = REF_WR_MS_ROT
         if self.is_nonrot:
@@ -115,15 +130,8 @@ class BfqData:
         self.rate_dur_prod: i64 = ref_rate * msecs_to_jiffies(ref_wr_ms, q.machine.hz)
         # bursts (burst.py)
         self.burst_list: list[BfqQueue] = []
-        self.burst_size: i64 = 0
-        self.large_burst: bool = False
-        self.last_ins_in_burst_jif: i64 = 0
-        self.burst_parent: BfqGroup | None = None
-        self.set_times(q.machine.hz)
-        self.set_defaults()
-
-    def set_times(self, hz: int) -> None:
-        """Turn the constant times into jiffies."""
+        # times in jiffies
+        hz = q.machine.hz
         self.wr_rt_max_jif: i64 = msecs_to_jiffies(300, hz)
         self.wr_min_idle_jif: i64 = msecs_to_jiffies(2000, hz)
         self.wr_min_inter_arr_async_jif: i64 = msecs_to_jiffies(500, hz)
@@ -139,20 +147,8 @@ class BfqData:
         self.jif_10s: i64 = msecs_to_jiffies(10000, hz)
         self.jif_100ms: i64 = msecs_to_jiffies(100, hz)
         self.jif_10ms: i64 = msecs_to_jiffies(10, hz)
-
-    def set_defaults(self) -> None:
-        """Set what the tunables start with (tunables.py)."""
-        self.fifo_expire_sync_ns: i64 = 125 * NSEC_PER_MSEC
-        self.fifo_expire_async_ns: i64 = 250 * NSEC_PER_MSEC
-        self.back_max_sectors: i64 = 2 * 16384
-        self.back_penalty: i64 = 2
-        self.slice_idle_ns: i64 = SLICE_IDLE_NS
-        self.user_max_budget: i64 = 0
-        self.max_budget: i64 = DEFAULT_MAX_BUDGET
         self.timeout_jif: i64 = self.default_timeout_jif
         self.timeout_ms: i64 = self.default_timeout_ms
-        self.strict_guarantees: bool = False
-        self.low_latency: bool = True
 
     def now_ns(self) -> i64:
         """Return the time that BFQ sees."""

@@ -97,7 +97,7 @@ def group_activated(bfqd: BfqData, entity: Entity) -> None:
 def queue_activated(bfqd: BfqData, bfqq: BfqQueue) -> None:
     """See a queue activated: in the series of March 2022 that counts its group, the root too.
 
-    Kernel: bfq_activate_bfqq(), block/bfq-wf2q.c, 20220305091205.4188398-1-yukuai3@huawei.com.
+    Kernel: bfq_activate_bfqq(), block/bfq-wf2q.c, v5.17 with the series of March 2022.
     """
     if bfqd.groups_rule == BFQ_GROUPS_SERIES:
         bfqg = group_of(bfqd, bfqq)

@@ -26,6 +26,79 @@ SEEKY_ABOVE: Final = 19
 class BfqQueue(Entity):
     """One queue; *_jif are jiffies, *_ns are ns, budgets and services are sectors."""
 
+    bic: BfqIoCq | None = None
+    """The one process context that owns it; None when shared."""
+    group_path: str = "/"
+    ioprio: i64 = 4
+    new_ioprio: i64 = 4
+    process_refs: i64 = 0
+    """Process contexts that point at it, and those that will when a pending merge is done."""
+    nr_requests: i64 = 0
+    """Requests that were allocated for it and not freed."""
+    next_rq: Request | None = None
+    nr_queued: i64 = 0
+    nr_queued_sync: i64 = 0
+    meta_pending: i64 = 0
+    dispatched: i64 = 0
+    """Given to the driver and not completed."""
+    max_budget: i64 = 0
+    budget_timeout_jif: i64 = LONG_AGO
+    """In service: when its slot ends. Else: since when it has been without requests."""
+    # flags
+    is_busy: bool = False
+    """It has requests, or is in service."""
+    wait_request: bool = False
+    """The device idles for it, the timer runs."""
+    non_blocking_wait_rq: bool = False
+    """It expired without requests; a new one in time finds the rest of its budget."""
+    fifo_expire: bool = False
+    """The fifo has been looked at in this slot."""
+    is_io_bound: bool = True
+    in_large_burst: bool = False
+    softrt_update: bool = False
+    is_coop: bool = False
+    """It is shared, or was."""
+    split_coop: bool = False
+    ttime_samples: i64 = 0
+    ttime_total_ns: i64 = 0
+    ttime_mean_ns: i64 = 0
+    seek_history: i64 = 1
+    nr_seeks: i64 = 1
+    """Bits set in seek_history."""
+    last_request_pos: i64 = 0
+    tot_idle_ns: i64 = 0
+    requests_within_timer: i64 = 0
+    """Until 5.11: requests that came while the timer ran."""
+    first_io_jif: i64 = 0
+    split_jif: i64 = LONG_AGO
+    # injection (inject.py)
+    inject_limit: i64 = 0
+    last_serv_ns: i64 = 0
+    # wakers (waker.py)
+    waker: BfqQueue | None = None
+    tentative_waker: BfqQueue | None = None
+    has_waker: bool = False
+    """Until 5.11: the waker was seen twice."""
+    nr_waker_detections: i64 = 0
+    waker_detection_started_ns: i64 = 0
+    # weight raising (raising.py)
+    wr_coeff: i64 = 1
+    wr_cur_max_jif: i64 = 0
+    service_from_wr: i64 = 0
+    wr_start_at_switch_to_srt_jif: i64 = LONG_AGO
+    last_idle_bklogged_jif: i64 = 0
+    service_from_backlogged: i64 = 0
+    # places where it stands
+    new_bfqq: BfqQueue | None = None
+    """The queue that this one is to be merged into."""
+    weight_counter: WeightCounter | None = None
+    in_burst_list: bool = False
+    active_prev: BfqQueue | None = None
+    active_next: BfqQueue | None = None
+    stable_refs: i64 = 0
+    """Process contexts that remember it for a delayed stable merge."""
+    is_freed: bool = False
+
     def __init__(
         self, serial: int, pid: int, is_sync: bool, sched_data: SchedData, parent: Entity | None, now_ns: i64, jif: i64
     ) -> None:
@@ -35,92 +108,20 @@ class BfqQueue(Entity):
         self.pid: int = pid
         """The process, -1 when several share it."""
         self.is_sync: bool = is_sync
-        self.bic: BfqIoCq | None = None
-        """The one process context that owns it; None when shared."""
-        self.group_path: str = "/"
-        self.ioprio: i64 = 4
-        self.new_ioprio: i64 = 4
         self.new_io_class: i64 = self.io_class
-        self.process_refs: i64 = 0
-        """Process contexts that point at it, and those that will when a pending merge is done."""
-        self.nr_requests: i64 = 0
-        """Requests that were allocated for it and not freed."""
         self.sort_list: SortList = SortList()
         self.fifo: FifoList = FifoList()
-        self.next_rq: Request | None = None
-        self.nr_queued: i64 = 0
-        self.nr_queued_sync: i64 = 0
-        self.meta_pending: i64 = 0
-        self.dispatched: i64 = 0
-        """Given to the driver and not completed."""
-        self.max_budget: i64 = 0
-        self.budget_timeout_jif: i64 = LONG_AGO
-        """In service: when its slot ends. Else: since when it has been without requests."""
-        # flags
-        self.is_busy: bool = False
-        """It has requests, or is in service."""
         self.just_created: bool = is_sync
-        self.wait_request: bool = False
-        """The device idles for it, the timer runs."""
-        self.non_blocking_wait_rq: bool = False
-        """It expired without requests; a new one in time finds the rest of its budget."""
-        self.fifo_expire: bool = False
-        """The fifo has been looked at in this slot."""
         self.has_short_ttime: bool = is_sync
-        self.is_io_bound: bool = True
-        self.in_large_burst: bool = False
-        self.softrt_update: bool = False
-        self.is_coop: bool = False
-        """It is shared, or was."""
-        self.split_coop: bool = False
         # habits
         self.last_end_request_ns: i64 = now_ns + 1
-        self.ttime_samples: i64 = 0
-        self.ttime_total_ns: i64 = 0
-        self.ttime_mean_ns: i64 = 0
-        self.seek_history: i64 = 1
-        self.nr_seeks: i64 = 1
-        """Bits set in seek_history."""
-        self.last_request_pos: i64 = 0
         self.io_start_ns: i64 = now_ns
-        self.tot_idle_ns: i64 = 0
-        self.requests_within_timer: i64 = 0
-        """Until 5.11: requests that came while the timer ran."""
-        self.first_io_jif: i64 = 0
         self.creation_jif: i64 = jif
-        self.split_jif: i64 = LONG_AGO
-        # injection (inject.py)
-        self.inject_limit: i64 = 0
-        self.last_serv_ns: i64 = 0
         self.decrease_jif: i64 = jif
-        # wakers (waker.py)
-        self.waker: BfqQueue | None = None
-        self.tentative_waker: BfqQueue | None = None
-        self.has_waker: bool = False
-        """Until 5.11: the waker was seen twice."""
-        self.nr_waker_detections: i64 = 0
-        self.waker_detection_started_ns: i64 = 0
         self.woken_list: list[BfqQueue] = []
         """Queues whose waker this is, the last to become busy first."""
-        # weight raising (raising.py)
-        self.wr_coeff: i64 = 1
-        self.wr_cur_max_jif: i64 = 0
         self.last_wr_start_finish_jif: i64 = jif
-        self.service_from_wr: i64 = 0
         self.soft_rt_next_start_jif: i64 = jif
-        self.wr_start_at_switch_to_srt_jif: i64 = LONG_AGO
-        self.last_idle_bklogged_jif: i64 = 0
-        self.service_from_backlogged: i64 = 0
-        # places where it stands
-        self.new_bfqq: BfqQueue | None = None
-        """The queue that this one is to be merged into."""
-        self.weight_counter: WeightCounter | None = None
-        self.in_burst_list: bool = False
-        self.active_prev: BfqQueue | None = None
-        self.active_next: BfqQueue | None = None
-        self.stable_refs: i64 = 0
-        """Process contexts that remember it for a delayed stable merge."""
-        self.is_freed: bool = False
 
     def path(self) -> str:
         """Return a name for logs: the process's number, "shared" or "async", and where."""

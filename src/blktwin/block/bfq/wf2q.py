@@ -319,16 +319,16 @@ def update_next_in_service(bfqd: BfqData, sd: SchedData, new: Entity | None, is_
     """
     before = sd.next_in_service
     following = before
-    is_simple = False
+    is_direct = False
     if new is not None and new is not before:
         if before is None:
-            is_simple = True
+            is_direct = True
         elif new.io_class == before.io_class:
             vtime = sd.tree_of(new.io_class).vtime
-            is_simple = new.start <= vtime and before.finish > new.finish
-        if is_simple:
+            is_direct = new.start <= vtime and before.finish > new.finish
+        if is_direct:
             following = new
-    if not is_simple:
+    if not is_direct:
         following = lookup_next(bfqd, sd, is_expiration)
     may_change = False
     if following is not None:
