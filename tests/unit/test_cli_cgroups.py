@@ -84,3 +84,12 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
         ("/small", 10, ["small"]),
         ("/large", 90, ["large"]),
     ]
+
+
+def test_bfq_shares_the_device_by_the_examples_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    job, file = (str(ROOT / "examples" / name) for name in ("two-groups.fio", "cgroups.toml"))
+    assert main(["run", job, "--cgroups", file, "--runtime=80ms", "--output-format=json"]) == 0
+    out, err = capsys.readouterr()
+    small, large = (one["read"]["io_bytes"] for one in json.loads(out)["jobs"])
+    assert 0.06 < small / (small + large) < 0.14
+    assert "mean nothing" not in err
