@@ -69,6 +69,8 @@ class Task:
         """Its place in a wait queue for tags."""
         self.bio_list: Bio | None = None
         """Bios whose submission has begun but not ended, in order (current->bio_list)."""
+        self.bio_tail: Bio | None = None
+        """The last of bio_list; means nothing while that is empty."""
         self.is_submitting: bool = False
         self.is_blocked: bool = False
         """True while the submission at the head of bio_list sleeps for a tag."""

@@ -100,13 +100,21 @@ def is_ended_early(q: RequestQueue, bio: Bio) -> bool:
 
 def append_pending(task: Task, bio: Bio) -> None:
     """Put a bio behind the task's pending ones."""
-    at = task.bio_list
-    if at is None:
+    if task.bio_list is None:
         task.bio_list = bio
-        return
-    while at.next is not None:
-        at = at.next
-    at.next = bio
+    else:
+        tail = task.bio_tail
+        assert tail is not None
+        tail.next = bio
+    task.bio_tail = bio
+
+
+def push_pending(task: Task, bio: Bio) -> None:
+    """Put a bio before the task's pending ones."""
+    if task.bio_list is None:
+        task.bio_tail = bio
+    bio.next = task.bio_list
+    task.bio_list = bio
 
 
 def resume_submission(task: Task) -> bool:
@@ -169,8 +177,7 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
         if bio.flags & REQ_NOWAIT:
             bio.endio(BLK_STS_AGAIN)
             return True
-        bio.next = task.bio_list
-        task.bio_list = bio
+        push_pending(task, bio)
         task.is_blocked = True
         return False
     rq: Request = free
@@ -231,8 +238,7 @@ def split_bio(q: RequestQueue, bio: Bio, room: i64, task: Task) -> Bio:
     bio.nr_sectors -= room
     bio.nr_segments = segments_of_op(bio.op, bio.nr_sectors)
     q.trace.split(front, bio.sector)
-    bio.next = task.bio_list
-    task.bio_list = bio
+    push_pending(task, bio)
     return front
 
 

@@ -8,10 +8,12 @@ from blktwin.fio.draft import Draft, Notices, where
 from blktwin.fio.options import MODELLED_ENGINES, OTHER_ENGINES, nearest_engine
 from blktwin.fio.sections import Section
 from blktwin.fio.spec import JobSpec, RateLimit, Triple
-from blktwin.units import NSEC_PER_MSEC, NSEC_PER_USEC
+from blktwin.units import NSEC_PER_MSEC, NSEC_PER_SEC, NSEC_PER_USEC
 
 _DIRECTIONS = ("read", "write", "trim")
 TIME_MAX_NS = 315_360_000 * 1_000_000_000
+FORGIVEN_MAX = 1 << 58
+"""Bytes; 32 times this is within 63 bits."""
 RATE_MAX = 8 << 40
 """bytes/s; a million times this is within 63 bits."""
 SYNC_ENGINES = ("psync", "pvsync2", "sync")
@@ -230,6 +232,9 @@ def _check(spec: JobSpec, draft: Draft, section: Section) -> None:
             raise fail(
                 draft, section, name, f"{direction}s of more than {RATE_MAX >> 40} TiB/s: leave it out for no limit"
             )
+    fastest = max(*rate.bytes_per_s, *(iops * bs for iops, bs in zip(rate.iops, spec.bs_min, strict=True)))
+    if rate.ignore_thinktime and fastest * spec.thinktime_ns > FORGIVEN_MAX * NSEC_PER_SEC:
+        raise fail(draft, section, "rate_ignore_thinktime", "too much to forgive: the rate times the thinktime")
     smallest = min(low for low, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
     if 0 < spec.size_bytes < smallest:
         message = f"size {spec.size_bytes} is smaller than the smallest block, {smallest}"

@@ -7,10 +7,12 @@ from functools import lru_cache
 
 from blktwin.errors import ConfigError
 from blktwin.fio.spec import Distribution
-from blktwin.fio.values import INT64_MAX, read_bytes
+from blktwin.fio.values import read_bytes
 
 ENTRIES_MAX = 64
 _FLOAT = re.compile(r"[ \t]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+STEP_MAX = 1 << 61
+"""Added to any offset it stays within 63 bits."""
 _COLON = re.compile(r"(?<!\\):")
 ZIPF_THETA_MAX = 16
 """Beyond it the powers of a large file leave the range of a double; all but one I/O in 65536 hit one block already."""
@@ -33,8 +35,10 @@ def pattern(text: str, kb_base: int) -> tuple[str, int, int]:
             raise ConfigError(f"{postfix!r} is not a number of I/Os")
         return word, int(match.group()), 0
     number, _ = read_bytes(postfix, kb_base)
-    if number.percent or number.zones or abs(number.value) > INT64_MAX:
+    if number.percent or number.zones:
         raise ConfigError(f"{postfix!r} is not a number of bytes")
+    if abs(number.value) > STEP_MAX:
+        raise ConfigError(f"{postfix!r} is too big: at most {STEP_MAX} is possible")
     return word, 0, number.value
 
 
@@ -139,6 +143,8 @@ def _zones(kind: str, text: str, kb_base: int) -> Distribution:
         else:
             number, _ = read_bytes(size_text, kb_base) if slash else (None, "")
             size = number.value if number else 0
+            if size < 0:
+                raise ConfigError(f"{size_text!r} is too small: at least 0 is needed")
         zones.append((access.value, size))
     if not zones:
         return Distribution()
@@ -150,6 +156,8 @@ def _zones(kind: str, text: str, kb_base: int) -> Distribution:
     given = sum(size for _, size in zones if size is not None)
     if kind == "zoned" and given > 100:
         raise ConfigError(f"size percentages of the zones add to {given}, more than 100")
+    if given > STEP_MAX:
+        raise ConfigError(f"sizes of the zones add to {given}, more than {STEP_MAX}")
     missing = sum(1 for _, size in zones if size is None)
     rest = (100 - given) // missing if missing else 0
     return Distribution(kind, zones=tuple((access, rest if size is None else size) for access, size in zones))

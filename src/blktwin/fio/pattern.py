@@ -361,7 +361,7 @@ class IoPattern:
                 start += size
                 continue
             if dist.kind == "zoned":
-                return start * last // 100 + self.offsets.below(last * size // 100)
+                return i64(int(start) * int(last) // 100) + self.offsets.below(i64(int(last) * int(size) // 100))
             first = start // self.align[ddir]
             end = (start + size) // self.align[ddir]
             return first + self.offsets.below(end - first) if end <= last else NO_OFFSET

@@ -74,7 +74,8 @@ class RateControl:
         bps = self.bps[ddir]
         if bps == 0 or slept_us == 0:
             return
-        missed = bps * slept_us // 1_000_000
+        # In two parts: the product may need more than 63 bits.
+        missed = bps // 1_000_000 * slept_us + bps % 1_000_000 * slept_us // 1_000_000
         block = self.block[ddir]
         over = block if block * 1_000_000 // bps <= slept_us else 0
         self.issued[ddir] += missed - over

@@ -83,6 +83,8 @@ def read_bytes(text: str, kb_base: int) -> tuple[Number, str]:
     factor, known = byte_multiplier(unit, kb_base)
     known = known and (not unit or unit[0].isalpha())
     value *= factor
+    if abs(value) > INT64_MAX:
+        raise ConfigError(f"{text!r} is too big: at most {INT64_MAX} is possible")
     if unit[1:].lower() == "i" and factor > 1:
         return Number(value), f"fio reads this as {value}: {unit!r} is {unit[0]!r} to it, against its own manual"
     return Number(value), "" if known else f"fio reads this as {value}: {unit!r} is not a unit it knows"

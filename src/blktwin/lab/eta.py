@@ -44,7 +44,12 @@ class EtaLine:
         if self.live is None or now_s - self.drawn_s < INTERVAL_S:
             return
         self.drawn_s = now_s
-        self.live.update(Text(status(world, schedule, now_s - self.started_s)), refresh=True)
+        try:
+            self.live.update(Text(status(world, schedule, now_s - self.started_s)), refresh=True)
+        except OSError:
+            # Nobody sees it: no reason to lose the run.
+            self.is_shown = False
+            self.live = None
 
 
 def status(world: World, schedule: Schedule, wall_s: float) -> str:

@@ -23,6 +23,7 @@ EPOCH_MS = 1_767_225_600_000
 CHUNK_EVENTS = 20_000
 UNBOUNDED_IOS = 20_000_000
 FOREVER_NS = 4_000_000_000_000_000_000
+YEAR_NS = 31_536_000_000_000_000
 
 Progress = Callable[[World, Schedule], None]
 
@@ -76,6 +77,8 @@ def drive(
             return True
     if schedule.running or schedule.waiting:
         stuck = ", ".join(thread.spec.name for thread in schedule.running + schedule.waiting)
+        if world.machine.events.size > 0:
+            raise BlktwinError(f"after {FOREVER_NS // YEAR_NS} years of simulated time these jobs still run: {stuck}")
         raise BlktwinError(f"the simulation has come to a halt with jobs unfinished: {stuck} (please report this)")
     return False
 

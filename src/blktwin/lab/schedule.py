@@ -5,6 +5,8 @@ Also keeps the window in which every thread of the run is at work.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from blktwin.fio.job import IoThread, ThreadWatcher
 from blktwin.fio.random_state import RAND_START_DELAY, FioRandom
 from blktwin.sim.events import Event
@@ -48,6 +50,8 @@ class Schedule(ThreadWatcher):
         self.waiting: list[IoThread] = []
         self.running: list[IoThread] = []
         self.finished: list[IoThread] = []
+        self.nr_unfinished: dict[str, int] = {}
+        """Waiting and running threads by their job's name, for wait_for."""
         self.delay_ns: dict[int, int] = {}
         self.has_exitall = False
         """exitall in one job counts for the whole run."""
@@ -59,6 +63,7 @@ class Schedule(ThreadWatcher):
     def begin(self, threads: list[IoThread]) -> None:
         """Take the threads and start those that may."""
         self.waiting = list(threads)
+        self.nr_unfinished = dict(Counter(thread.spec.name for thread in threads))
         self.has_exitall = any(thread.spec.exitall for thread in threads)
         for thread in threads:
             low, high = thread.spec.startdelay_ns
@@ -103,9 +108,7 @@ class Schedule(ThreadWatcher):
     def is_waiting_for(self, thread: IoThread) -> bool:
         """Say whether a job named by wait_for has not ended; a job never waits for its own name."""
         name = thread.spec.wait_for
-        if not name or name == thread.spec.name:
-            return False
-        return any(other.spec.name == name for other in self.waiting + self.running)
+        return name != "" and name != thread.spec.name and self.nr_unfinished[name] > 0
 
     def bytes_done(self) -> list[int]:
         """Return bytes done so far, per direction, over all threads."""
@@ -120,6 +123,7 @@ class Schedule(ThreadWatcher):
             self.bytes_until = self.bytes_done()
         self.running.remove(thread)
         self.finished.append(thread)
+        self.nr_unfinished[thread.spec.name] -= 1
         if self.has_exitall or (thread.spec.exitall_on_error and thread.error):
             self.stop_group(thread.spec.group_id)
         if self.waiting:
@@ -127,6 +131,9 @@ class Schedule(ThreadWatcher):
 
     def stop_group(self, group_id: int) -> None:
         """Stop the running jobs of a group, and never start those that wait; fio's default scope of exitall."""
+        for thread in self.waiting:
+            if thread.spec.group_id == group_id:
+                self.nr_unfinished[thread.spec.name] -= 1
         self.waiting = [thread for thread in self.waiting if thread.spec.group_id != group_id]
         for thread in self.running:
             if thread.spec.group_id == group_id:

@@ -31,6 +31,7 @@ from blktwin.units import GIB
 FIRST_PID = 1000
 DISK_MAJOR = 259
 MAP_BLOCKS_MAX = 1 << 36
+OFFSET_MAX = 1 << 62
 NULL_FILE_BYTES = 1024 * GIB
 DEFAULT_FILE_DEVICE = "/dev/nvme0n1"
 
@@ -285,7 +286,10 @@ def smallest_block(spec: JobSpec) -> int:
 
 
 def check_map(spec: JobSpec, name: str, region: int) -> None:
-    """Refuse a random map that would not fit into memory."""
+    """Refuse a random map that would not fit into memory, and offsets that would not fit into 63 bits."""
+    if region // min(spec.bs_min) * max(spec.blockalign) > OFFSET_MAX:
+        message = f"{max(spec.blockalign)} is too large for {name} ({region} bytes)"
+        raise ConfigError(message, file=spec.file, line=spec.line, key=f"{spec.name}: blockalign")
     if spec.is_random and not spec.norandommap and region // smallest_block(spec) > MAP_BLOCKS_MAX:
         raise ConfigError(
             f"the random map of {name} ({region} bytes) is too large: add norandommap",

@@ -44,8 +44,10 @@ class HddDevice(SimDevice):
     ) -> None:
         super().__init__(machine, nr_queues, queue_depth)
         self.overhead_ns: i64 = params.overhead_ns
-        self.rotation_ns: i64 = 60 * NSEC_PER_SEC // params.rpm
-        self.track_sectors: i64 = max(1, params.bytes_per_s * self.rotation_ns // NSEC_PER_SEC // 512)
+        rotation_ns = 60 * NSEC_PER_SEC // params.rpm
+        self.rotation_ns: i64 = rotation_ns
+        # Not in i64: a fast disk that turns slowly has more than 63 bits of bytes times ns.
+        self.track_sectors: i64 = max(1, params.bytes_per_s * rotation_ns // NSEC_PER_SEC // 512)
         self.tracks: i64 = max(1, -(-capacity_sectors // self.track_sectors))
         self.seek_ns: vec[i64] = vec[i64](seek_table(params.seek_min_ns, params.seek_max_ns))
         """By distance, in 1024ths of the disk."""

@@ -20,6 +20,8 @@ from blktwin.sim.devices.latency import Latency, fixed
 from blktwin.sim.devices.pipes import Channels, Link
 from blktwin.sim.machine import SimMachine
 
+CACHE_NS_MAX: Final = 1 << 62
+"""A cache that drains longer is never full."""
 FIRST_SECTORS: Final = 8
 """What the media time of an operation covers: 4 KiB. Beyond it the time per KiB counts."""
 
@@ -73,7 +75,7 @@ class NvmeDevice(SimDevice):
         """The whole cache's drain time; -1: no cache."""
         if params.cache_bytes > 0:
             assert params.drain_bytes_per_s > 0, "a write cache that never drains"
-            self.cache_ns = params.cache_bytes * 1_000_000_000 // params.drain_bytes_per_s
+            self.cache_ns = min(params.cache_bytes * 1_000_000_000 // params.drain_bytes_per_s, CACHE_NS_MAX)
 
     def done_at_ns(self, rq: Request, now_ns: i64) -> i64:
         """Return when rq, which arrives now, is done."""
