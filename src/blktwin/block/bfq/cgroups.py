@@ -20,7 +20,7 @@ from blktwin.block.bfq.log import PREEMPTED
 from blktwin.block.bfq.pending import group_of, pending_add, pending_del
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bfq.wf2q import deactivate, deactivate_entity, put_idle_entity
-from blktwin.block.cgroup import Cgroup, PolicyData
+from blktwin.block.cgroup import Cgroup, PolicyData, ServiceStats
 
 if TYPE_CHECKING:
     from blktwin.block.bfq.data import BfqData
@@ -45,6 +45,10 @@ class GroupPolicy(PolicyData):
         """Bring all that is in the group elsewhere."""
         group_offline(self.bfqd, self.bfqg)
 
+    def service_stats(self) -> ServiceStats:
+        """Return the group's counters."""
+        return self.bfqg.stats
+
 
 def set_group_weight(bfqg: BfqGroup, weight: int, dev_weight: int) -> None:
     """Set a group's weight, to be in force from its next activation or requeueing on.
@@ -68,6 +72,8 @@ def find_group(bfqd: BfqData, cgroup: Cgroup) -> BfqGroup:
         assert at.parent is not None
         at = at.parent
     if at.parent is None:
+        if bfqd.q.dev not in at.devices:
+            at.devices[bfqd.q.dev] = GroupPolicy(bfqd, bfqd.root_group)
         return bfqd.root_group
     data = at.devices.get(bfqd.q.dev)
     if data is not None:

@@ -27,7 +27,10 @@ NSEC_PER_MSEC: Final = 1_000_000
 NSEC_PER_USEC: Final = 1_000
 MIN_TT_NS: Final = 2 * NSEC_PER_MSEC
 """The shortest useful idling, and the longest pause inside a sequence."""
-SLICE_IDLE_NS: Final = 8 * NSEC_PER_MSEC
+SLICE_IDLE_NS: Final = 8_000_000
+FIFO_EXPIRE_SYNC_NS: Final = 125_000_000
+FIFO_EXPIRE_ASYNC_NS: Final = 250_000_000
+BACK_MAX_SECTORS: Final = 32768
 SECT_THR_NONROT: Final = 64
 """From this size on a request is no seek on a device without heads."""
 SEEK_THR_SECTORS: Final = 800
@@ -85,9 +88,9 @@ class BfqData:
     last_ins_in_burst_jif: i64 = 0
     burst_parent: BfqGroup | None = None
     # tunables (tunables.py)
-    fifo_expire_sync_ns: i64 = 125 * NSEC_PER_MSEC
-    fifo_expire_async_ns: i64 = 250 * NSEC_PER_MSEC
-    back_max_sectors: i64 = 2 * 16384
+    fifo_expire_sync_ns: i64 = FIFO_EXPIRE_SYNC_NS
+    fifo_expire_async_ns: i64 = FIFO_EXPIRE_ASYNC_NS
+    back_max_sectors: i64 = BACK_MAX_SECTORS
     back_penalty: i64 = 2
     slice_idle_ns: i64 = SLICE_IDLE_NS
     user_max_budget: i64 = 0

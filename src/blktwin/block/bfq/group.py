@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.bfq.entity import CLASS_BE, Entity, SchedData
 from blktwin.block.bfq.queue import LONG_AGO, BfqQueue
+from blktwin.block.cgroup import ServiceStats
 
 if TYPE_CHECKING:
     from blktwin.block.cgroup import Cgroup
 
-STAT_KINDS: Final = 5
-"""Read, Write, Sync, Async, Discard."""
 ASYNC_QUEUES: Final = 17
 """Eight levels of real time, eight of best effort, one idle."""
 
@@ -45,8 +43,7 @@ class BfqGroup(Entity):
         self.nr_counted_queues: i64 = 0
         """Queues right here that stand in the weights tree (the series of March 2022)."""
         self.last_bfqq_created: BfqQueue | None = None
-        self.service_bytes: vec[i64] = vec[i64]([0] * STAT_KINDS)
-        self.serviced: vec[i64] = vec[i64]([0] * STAT_KINDS)
+        self.stats: ServiceStats = ServiceStats()
 
     def is_root(self) -> bool:
         """Say whether it is the root group."""

@@ -45,6 +45,9 @@ class BfqLog:
     def expired(self, bfqd: BfqData, bfqq: BfqQueue, reason: i64, is_slow: bool, charged: i64) -> None:
         """A slot ends; charged: sectors added for its time."""
 
+    def exited(self, bfqd: BfqData, bfqq: BfqQueue) -> None:
+        """A slot ends because the process has ended: it is charged nothing."""
+
     def held(self, bfqd: BfqData, bfqq: BfqQueue, rule: i64) -> None:
         """The device is kept for bfqq, which has nothing to give: a dispatch gets nothing."""
 

@@ -18,15 +18,13 @@ from blktwin.block.bfq.cgroups import update_cgroup
 from blktwin.block.bfq.coop import merge_all, pos_tree_update, setup_cooperator
 from blktwin.block.bfq.data import BfqData
 from blktwin.block.bfq.expire import take_out_of_service
-from blktwin.block.bfq.group import BfqGroup
 from blktwin.block.bfq.insert import insert
 from blktwin.block.bfq.log import BUDGET_TIMEOUT, BfqLog
-from blktwin.block.bfq.pending import group_of
 from blktwin.block.bfq.position import choose_req, remove_request, updated_next_req
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bfq.select import dispatch
 from blktwin.block.bfq.tunables import make_tunables, show, write_tunable
-from blktwin.block.bio import REQ_FUA, REQ_OP_DISCARD, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC, Bio
+from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC, Bio
 from blktwin.block.elevator import Elevator
 from blktwin.block.hctx import HardwareQueue
 from blktwin.block.iocontext import Icq
@@ -35,12 +33,6 @@ from blktwin.block.merge import FRONT_MERGE
 from blktwin.block.queue import RequestQueue
 from blktwin.block.request import Request
 from blktwin.block.sched_merge import rqhash_add, sched_try_merge, try_insert_merge
-
-STAT_READ = 0
-STAT_WRITE = 1
-STAT_SYNC = 2
-STAT_ASYNC = 3
-STAT_DISCARD = 4
 
 
 class IdleTimer(Timer):
@@ -134,6 +126,9 @@ class Bfq(Elevator):
         bfqd = self.data()
         in_service = bfqd.in_service_queue
         if in_service is not None and (in_service is icq.sync_bfqq or in_service is icq.async_bfqq):
+            log = bfqd.log
+            if log is not None:
+                log.exited(bfqd, in_service)
             take_out_of_service(bfqd, in_service, BUDGET_TIMEOUT)
             bfqd.schedule_dispatch()
         exit_process(bfqd, icq)
@@ -271,7 +266,9 @@ class Bfq(Elevator):
         bic = rq.icq
         assert isinstance(bic, BfqIoCq)
         bfqq = init_rq(bfqd, rq, bic)
-        count_service(group_of(bfqd, bfqq), rq)
+        bfqg = bic.bfqg
+        assert bfqg is not None
+        bfqg.stats.add(rq.op, rq.flags, rq.nr_sectors << 9)
         if try_insert_merge(q, rq):
             return
         q.trace.rq_insert(rq)
@@ -314,21 +311,3 @@ def is_sync_bio(bio: Bio) -> bool:
     Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
     """
     return bio.op == REQ_OP_READ or bio.flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
-
-
-def count_service(bfqg: BfqGroup, rq: Request) -> None:
-    """Count rq for blkio.bfq.io_service_bytes and io_serviced.
-
-    Kernel: bfqg_stats_update_legacy_io(), block/bfq-cgroup.c, v6.12.
-    """
-    nbytes = rq.nr_sectors << 9
-    kind: i64 = STAT_WRITE
-    if rq.op == REQ_OP_DISCARD:
-        kind = STAT_DISCARD
-    elif rq.op == REQ_OP_READ:
-        kind = STAT_READ
-    bfqg.service_bytes[kind] += nbytes
-    bfqg.serviced[kind] += 1
-    kind = STAT_SYNC if rq.is_sync() else STAT_ASYNC
-    bfqg.service_bytes[kind] += nbytes
-    bfqg.serviced[kind] += 1
