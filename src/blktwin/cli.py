@@ -25,6 +25,7 @@ from blktwin.fio.spec import JobPlan
 from blktwin.fio.values import read_time_us
 from blktwin.lab.cgroups import load_cgroups
 from blktwin.lab.eta import EtaLine
+from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
@@ -42,7 +43,7 @@ NOTE_MAX = 2000
 """Characters of a note on stderr."""
 RUN_OPTIONS = (
     "on runtime seed yes scheduler set rules device cgroup cgroups host cpus output output-format terse-version "
-    "section showcmd parse-only readonly eta help version"
+    "section showcmd parse-only readonly eta explain help version"
 ).split()
 NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
 
@@ -76,7 +77,9 @@ def run(
     runtime: Annotated[str, Parameter(help="Runtime of every job, as fio's runtime= (12s, 500ms).")] = "",
     seed: Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes."), DEFAULT] = DEFAULT_SEED,
     yes: Annotated[bool, Parameter(help="Run a job that nothing limits, however long.")] = False,
-    scheduler: Annotated[str, Parameter(help="none or mq-deadline, for every device; overrides ioscheduler=.")] = "",
+    scheduler: Annotated[
+        str, Parameter(help="none, mq-deadline or bfq, for every device; overrides ioscheduler=.")
+    ] = "",
     set: Settings = (),
     rules: Annotated[str, Parameter(help=f"Kernel to imitate: {', '.join(PRESET_NAMES)}."), DEFAULT] = DEFAULT_RULES,
     device: Devices = (),
@@ -93,6 +96,7 @@ def run(
     parse_only: Annotated[bool, Parameter(help="Check the jobs, and stop.")] = False,
     readonly: Annotated[bool, Parameter(help="Refuse jobs that write or trim.")] = False,
     eta: Annotated[str, Parameter(help="auto, always or never: the status line on stderr."), DEFAULT] = "auto",
+    explain: Annotated[str, Parameter(help="bfq: tell with the results why BFQ idled, or did not.")] = "",
 ) -> int:
     """Run fio jobs, unchanged, on the simulated block layer.
 
@@ -104,6 +108,7 @@ def run(
         raise UsageError("no job: give a fio job file, or --name=... --rw=...")
     check_choices(on, eta)
     formats, version = parse_formats(output_format), parse_terse_version(terse_version)
+    explained = make_explain(explain, formats)
     if showcmd_:
         emit(showcmd.render(paths, job_args, section))
         return 0
@@ -125,11 +130,29 @@ def run(
         seed=seed,
     )
     target = Target(output, plan.files) if output else None
+    return run_and_print(plan, stack, target, formats, version, EtaLine(eta), yes, explained)
+
+
+def run_and_print(
+    plan: JobPlan,
+    stack: Stack,
+    target: Target | None,
+    formats: list[str],
+    version: int,
+    eta: EtaLine,
+    allow_unbounded: bool,
+    explain: Explain | None,
+) -> int:
+    """Run the plan, print its results and then the notes, and return the exit status."""
     with Interrupt() as interrupt:
-        with EtaLine(eta) as line:
+        with eta as line:
             progress = line.update if line.is_shown else None
-            result = simulate(plan, stack, progress=progress, allow_unbounded=yes, interrupt=interrupt)
+            result = simulate(
+                plan, stack, progress=progress, allow_unbounded=allow_unbounded, interrupt=interrupt, explain=explain
+            )
         text = render(result, formats, version)
+        if explain is not None and "normal" in formats:
+            text += explain.text()
         if target is None:
             emit(text)
         else:
@@ -256,6 +279,16 @@ def checked_cgroup(path: str) -> str:
     if not path.startswith("/") or ".." in path.split("/"):
         raise UsageError(f"'{path}' is not an absolute cgroup path such as /c1", key="--cgroup")
     return path
+
+
+def make_explain(name: str, formats: list[str]) -> Explain | None:
+    """Return what --explain asks for."""
+    if not name:
+        return None
+    explain = Explain(name)
+    if formats == ["terse"]:
+        raise UsageError("terse has no place for it: use --output-format normal or json", key="--explain")
+    return explain
 
 
 def exit_code(result: RunResult, is_interrupted: bool) -> int:

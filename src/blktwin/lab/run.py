@@ -10,6 +10,7 @@ from blktwin.errors import BlktwinError, ConfigError
 from blktwin.fio.job import PHASE_DONE, IoThread
 from blktwin.fio.results import DiskUtil, JobResult, RunResult
 from blktwin.fio.spec import JobPlan
+from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.stack import Stack
@@ -36,21 +37,37 @@ def simulate(
     progress: Progress | None = None,
     allow_unbounded: bool = True,
     interrupt: Interrupt | None = None,
+    explain: Explain | None = None,
 ) -> RunResult:
     """Run all jobs to their end and return the result; Ctrl-C gives what is known so far, marked partial.
 
+    explain: learns what the scheduler decides, and puts it into the result's `blktwin`.
     interrupt: the caller's, which goes on after the run; Ctrl-C before the run has begun is a KeyboardInterrupt.
     """
     if interrupt is None:
         with Interrupt() as own:
-            return simulate(plan, stack, trace=trace, progress=progress, allow_unbounded=allow_unbounded, interrupt=own)
+            return simulate(
+                plan,
+                stack,
+                trace=trace,
+                progress=progress,
+                allow_unbounded=allow_unbounded,
+                interrupt=own,
+                explain=explain,
+            )
     world, schedule = prepare(plan, stack, trace, interrupt)
     if not allow_unbounded:
         check_bounds(world)
+    if explain is not None:
+        explain.install(world)
     plan.notes.extend(world.describe() + world.notes)
     is_partial = drive(world, schedule, progress, interrupt)
     plan.notes.extend(world.cgroups.late_notes())
-    return collect(world, schedule, is_partial)
+    result = collect(world, schedule, is_partial)
+    if explain is not None:
+        explain.finish(result.elapsed_ms * 1_000_000)
+        result.blktwin["explain"] = explain.document()
+    return result
 
 
 def prepare(
