@@ -18,6 +18,7 @@ import blktwin
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES
 from blktwin.errors import BlktwinError, ConfigError, Unavailable, UsageError, shown
 from blktwin.fio import jobfile, options, showcmd
+from blktwin.fio.build import TIME_MAX_NS
 from blktwin.fio.cmdline import is_job_option, split_arguments, takes_next_word
 from blktwin.fio.output import parse_formats, parse_terse_version, render
 from blktwin.fio.results import RunResult
@@ -243,6 +244,8 @@ def apply_runtime(plan: JobPlan, text: str) -> None:
     if rest or us <= 0:
         raise UsageError(f"'{text}' is not a time above 0, such as 12s or 500ms", key="--runtime")
     runtime_ns = us * NSEC_PER_USEC
+    if runtime_ns > TIME_MAX_NS:
+        raise UsageError("longer than ten years", key="--runtime")
     for job in plan.jobs:
         job.runtime_ns = runtime_ns
 

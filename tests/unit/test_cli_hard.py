@@ -165,6 +165,7 @@ WRONG = [
     (["--device=/dev/sda", "--device=/dev/sda=hdd"], "--device /dev/sda: given twice"),
     (["--name=j2", "--direct=1", "--filename=/dev/sdb,size=1g"], "/dev/sdb,size=1g is not the name of a disk"),
     (["--name=j2", "--direct=1", "--filename=/dev/sdb=hdd"], "/dev/sdb=hdd is not the name of a disk"),
+    (["--runtime=99999999999d"], "--runtime: longer than ten years"),
     (["--section=jib"], "no job section 'jib'; did you mean job?"),
     (["--device=/dev/sda=nvme,read=999999999999999999s"], "read: '999999999999999999s' is out of range"),
     (["--device=/dev/sda=nvme,read=normal(1us,999999999999s)"], "read: 'normal(1us,999999999999s)' is out of range"),

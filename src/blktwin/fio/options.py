@@ -95,7 +95,10 @@ A remark on stderr says how fio reads such a value, and that reading is used.
   parentheses do not part values. `$pagesize`, `$mb_memory` and `$ncpus` are those of the machine that runs blktwin,
   as in fio; a remark says what they were.
 - `random_distribution=zoned:60/10:40/90,100/100` (zones per direction) works; 3.33 documents and rejects it.
-- A line may be longer than 8 KiB.
+- A line may be longer than 8 KiB; job files and what they include are at most 16 MiB and 1000 inclusions together.
+- Errors here, silence there: a `--section` that no job has, jobs that `wait_for` each other in a circle, two values of
+  `ioscheduler` for one device, `iodepth` above 65536, rates above 8 TiB/s, zipf above 16, pareto below 1e-9.
+- Options that are not modelled are named all at once.
 
 """
 
