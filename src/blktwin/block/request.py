@@ -267,11 +267,19 @@ class SortList:
 
         Kernel: elv_rb_add(), block/elevator.c, v6.12.
         """
-        self.requests.insert(int(self.position(rq.sector + 1)), rq)
+        requests = self.requests
+        if not requests:
+            requests.append(rq)
+        else:
+            requests.insert(int(self.position(rq.sector + 1)), rq)
 
     def remove(self, rq: Request) -> None:
         """Take rq out; its sector must be what it was when it was added."""
-        del self.requests[int(self.index_of(rq))]
+        requests = self.requests
+        if len(requests) == 1:
+            requests.pop()
+        else:
+            del requests[int(self.index_of(rq))]
 
     def first_from(self, sector: i64) -> Request | None:
         """Return the first request at or after sector."""

@@ -36,9 +36,9 @@ BFQ_GROUPS_PENDING: Final = 2
 """It counts groups, the root too, that own a queue with requests, queued or in flight (60a6e10c537a, 6.2)."""
 
 BFQ_DEPTH_OF_WORD: Final = 0
-"""Depths of writes are fractions of each word of the tag map (until 6.1)."""
+"""Depths of writes are fractions of each word of the tag map (until 6.17)."""
 BFQ_DEPTH_OF_REQUESTS: Final = 1
-"""They are fractions of nr_requests (6.12)."""
+"""They are fractions of nr_requests (42e6c6ce03fd, 6.18, 6.12.y)."""
 BFQ_DEPTH_OF_ASYNC: Final = 2
 """They follow from queue/async_depth (7.0)."""
 
@@ -99,7 +99,7 @@ class Rules:
     """Only queues of the default weight are raised (5.12)."""
     bfq_group_depth: bool = True
     """No cgroup may have more scheduler tags than its share (5.17)."""
-    bfq_depth: int = BFQ_DEPTH_OF_REQUESTS
+    bfq_depth: int = BFQ_DEPTH_OF_WORD
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -125,7 +125,6 @@ def rules_5_10() -> Rules:
     rules.flush_data_bypasses_elevator = True
     rules.bfq_groups = BFQ_GROUPS_ACTIVATED
     rules.bfq_group_threshold = 0
-    rules.bfq_depth = BFQ_DEPTH_OF_WORD
     rules.bfq_one_queue_idles = False
     rules.bfq_preempts_unneeded = False
     rules.bfq_stable_merge = False
@@ -160,7 +159,6 @@ def rules_of_5_17(name: str, bfq_groups: int, bfq_group_threshold: int) -> Rules
     rules.flush_data_bypasses_elevator = True
     rules.bfq_groups = bfq_groups
     rules.bfq_group_threshold = bfq_group_threshold
-    rules.bfq_depth = BFQ_DEPTH_OF_WORD
     return rules
 
 
@@ -176,7 +174,6 @@ def rules_6_1() -> Rules:
     rules.flush_data_bypasses_elevator = True
     rules.bfq_groups = BFQ_GROUPS_ACTIVATED
     rules.bfq_group_threshold = 0
-    rules.bfq_depth = BFQ_DEPTH_OF_WORD
     return rules
 
 
@@ -188,6 +185,7 @@ def rules_6_12() -> Rules:
 def rules_6_12_y() -> Rules:
     """Return the behaviours of the stable releases of 6.12 since 2025, which took over the plug of 6.13 and 6.16."""
     rules = Rules("6.12.y")
+    rules.bfq_depth = BFQ_DEPTH_OF_REQUESTS
     rules.plug_is_fifo = True
     rules.plug_size_of_oldest = True
     rules.plug_merge = PLUG_MERGE_TAIL
@@ -205,6 +203,7 @@ def rules_6_13() -> Rules:
 def rules_6_18() -> Rules:
     """Return the behaviours of v6.18."""
     rules = Rules("6.18")
+    rules.bfq_depth = BFQ_DEPTH_OF_REQUESTS
     rules.plug_is_fifo = True
     rules.plug_size_of_oldest = True
     rules.plug_merge = PLUG_MERGE_TAIL

@@ -2,8 +2,7 @@
 
 Waiters stand in 8 queues, are woken in batches, round robin, and must then take a tag like anyone else.
 Kernel: struct sbitmap_queue, lib/sbitmap.c; blk_mq_get_tag(), block/blk-mq-tag.c, v6.12.
-Differs: free tags are a stack, where the kernel scans words of a bitmap; a shallow depth counts the tags in use, where
-the kernel looks at the first so many bits of each word.
+Differs: the free tag that came back last is taken, where the kernel begins at a hint of the CPU.
 """
 
 from __future__ import annotations
@@ -18,6 +17,18 @@ if TYPE_CHECKING:
 
 SBQ_WAIT_QUEUES: Final = 8
 SBQ_WAKE_BATCH: Final = 8
+
+
+def word_tags(depth: int) -> int:
+    """Return how many tags share a word of the map: at least four words, if there are four tags.
+
+    Kernel: sbitmap_calculate_shift(), include/linux/sbitmap.h, v6.12.
+    """
+    shift = 6
+    if depth >= 4:
+        while (4 << shift) > depth:
+            shift -= 1
+    return 1 << shift
 
 
 class TagWaiter:
@@ -47,11 +58,20 @@ class Tags:
         assert depth >= 1, f"a tag map of {depth}"
         self.machine: Machine = machine
         self.depth: i64 = depth
-        self.free: vec[i64] = vec[i64](list(range(depth - 1, -1, -1)))
         self.nr_free: i64 = depth
         self.is_busy: vec[i64] = vec[i64]([0] * depth)
-        """0 free, 1 taken, 2 taken with a shallow depth."""
-        self.nr_shallow: i64 = 0
+        words = [tag // word_tags(depth) for tag in range(depth)]
+        order = sorted(range(depth), key=lambda tag: (tag % word_tags(depth), words[tag]))
+        self.shallow: vec[i64] = vec[i64](order)
+        """Tags in the order in which shallow depths admit them: the first of each word, then the second, and so on."""
+        place = [0] * depth
+        for at, tag in enumerate(order):
+            place[tag] = at
+        self.rank: vec[i64] = vec[i64](place)
+        self.free: vec[i64] = vec[i64](order)
+        """A stack: who may have any tag takes those first that shallow depths admit last."""
+        self.place: vec[i64] = vec[i64](place)
+        """Where in `free` a free tag stands."""
         self.wake_batch: i64 = 1
         self.wait_queues: list[WaitQueue] = [WaitQueue() for _ in range(SBQ_WAIT_QUEUES)]
         self.nr_waiting: i64 = 0
@@ -72,34 +92,45 @@ class Tags:
         return self.depth - self.nr_free
 
     def get(self, shallow_depth: i64) -> i64:
-        """Take a tag and return it, or -1; shallow_depth > 0: never more than that many for those who ask with it.
+        """Take a tag and return it, or -1; shallow_depth > 0: only one of so many, the first ones of each word.
 
+        Others' tags may stand in the way there.
         Kernel: sbitmap_get_shallow(), lib/sbitmap.c, v6.12.
-        Differs: the kernel looks at the first bits of each word, so others' tags may stand in the way.
         """
         n = self.nr_free
         if n == 0:
             return -1
-        mark: i64 = 1
-        if shallow_depth > 0:
-            if self.nr_shallow >= shallow_depth:
-                return -1
-            self.nr_shallow += 1
-            mark = 2
         n -= 1
-        self.nr_free = n
         tag = self.free[n]
-        self.is_busy[tag] = mark
+        if shallow_depth > 0 and self.rank[tag] >= shallow_depth:
+            tag = self.find_shallow(shallow_depth)
+            if tag < 0:
+                return -1
+            # The last free tag takes its place.
+            last = self.free[n]
+            at = self.place[tag]
+            self.free[at] = last
+            self.place[last] = at
+        self.nr_free = n
+        self.is_busy[tag] = 1
         return tag
+
+    def find_shallow(self, shallow_depth: i64) -> i64:
+        """Return a free tag that the depth admits, or -1."""
+        if shallow_depth > self.depth:
+            shallow_depth = self.depth
+        for at in range(shallow_depth):
+            tag = self.shallow[at]
+            if self.is_busy[tag] == 0:
+                return tag
+        return -1
 
     def put(self, tag: i64) -> None:
         """Give a tag back, and wake a batch of waiters when enough have come back."""
-        mark = self.is_busy[tag]
-        assert mark > 0, f"tag {tag} is freed twice"
-        if mark == 2:
-            self.nr_shallow -= 1
+        assert self.is_busy[tag] > 0, f"tag {tag} is freed twice"
         self.is_busy[tag] = 0
         self.free[self.nr_free] = tag
+        self.place[tag] = self.nr_free
         self.nr_free += 1
         if self.nr_waiting > 0:
             self.count_freed()

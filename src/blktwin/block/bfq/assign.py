@@ -92,7 +92,8 @@ def check_ioprio_change(bfqd: BfqData, bic: BfqIoCq, task: Task) -> None:
     Kernel: bfq_check_ioprio_change(), block/bfq-iosched.c, v6.12.
     """
     ioprio: i64 = task.ioprio
-    if bic.ioprio == ioprio:
+    # kblockd, which inserts what was requeued, is not the process.
+    if bic.ioprio == ioprio or task.io_context.lookup(bic.elevator) is not bic:
         return
     bic.ioprio = ioprio
     old = bic.async_bfqq

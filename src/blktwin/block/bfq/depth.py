@@ -2,7 +2,7 @@
 more than its share.
 
 Kernel: bfq_limit_depth(), bfqq_request_over_limit(), bfq_update_depths(), block/bfq-iosched.c, v6.1, v6.12, v7.2.
-Differs: a fraction of each word is taken as that fraction of all tags.
+Differs: depths are in tags of the whole map; one tag a word is as many tags as there are words.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from blktwin.block.bfq.entity import CLASS_IDLE, Entity
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
 from blktwin.block.rules import BFQ_DEPTH_OF_ASYNC, BFQ_DEPTH_OF_WORD
+from blktwin.block.tags import word_tags
 
 if TYPE_CHECKING:
     from blktwin.block.bfq.data import BfqData
@@ -31,6 +32,8 @@ class Depths:
         self.table: vec[i64] = vec[i64]([0, 0, 0, 0])
         """Async, sync; the same with raised queues busy."""
         self.nr_requests: i64 = 0
+        self.least: i64 = 1
+        """The depth for a cgroup beyond its share."""
 
     def update(self, bfqd: BfqData, nr_requests: i64, async_depth: i64) -> None:
         """Fill the table for so many scheduler tags; async_depth: queue/async_depth, since 7.0."""
@@ -46,8 +49,9 @@ class Depths:
             unit = nr_requests
             words: i64 = 1
             if rule == BFQ_DEPTH_OF_WORD:
-                unit = word_tags(nr_requests)
+                unit = word_tags(int(nr_requests))
                 words = (nr_requests + unit - 1) // unit
+            self.least = words
             table[0] = at_least_one(unit >> 1) * words
             table[1] = at_least_one(unit * 3 >> 2) * words
             table[2] = at_least_one(unit * 3 >> 4) * words
@@ -59,18 +63,6 @@ class Depths:
 def at_least_one(value: i64) -> i64:
     """Return value, or 1 if it is less."""
     return value if value > 1 else 1
-
-
-def word_tags(nr_tags: i64) -> i64:
-    """Return how many tags share a word of the tag map: at least four words, if there are four tags.
-
-    Kernel: sbitmap_calculate_shift(), include/linux/sbitmap.h, v6.12.
-    """
-    shift: i64 = 6
-    if nr_tags >= 4:
-        while (4 << shift) > nr_tags:
-            shift -= 1
-    return 1 << shift
 
 
 def limit_depth(bfqd: BfqData, depths: Depths, bic: BfqIoCq | None, op: i64, flags: i64) -> i64:
@@ -88,31 +80,39 @@ def limit_depth(bfqd: BfqData, depths: Depths, bic: BfqIoCq | None, op: i64, fla
         return depth
     bfqq = bic.sync_bfqq if is_sync else bic.async_bfqq
     if bfqq is not None and is_over_limit(bfqq, limit):
-        return 1
+        return depths.least
     return depth
 
 
 def is_over_limit(bfqq: BfqQueue, limit: i64) -> bool:
     """Say whether the queue, or a group above it, holds its share of the tags already."""
-    path: list[Entity] = []
-    at: Entity | None = bfqq
-    while at is not None:
-        if not at.on_st_or_in_serv:
-            return False
-        path.append(at)
-        at = at.parent
-    path.reverse()
-    for entity in path:
-        if entity is bfqq:
-            wsum = weight_of_classes(bfqq)
-        else:
-            wsum = entity.service_tree().wsum
-        if wsum == 0:
-            continue
-        limit = (limit * entity.weight + wsum // 2) // wsum
-        if entity.allocated >= limit:
-            return True
-    return False
+    parent = bfqq.parent
+    if not bfqq.on_st_or_in_serv:
+        return False
+    if parent is not None:
+        limit = share_of(parent, limit)
+        if limit <= 0:
+            return limit < 0
+    wsum = weight_of_classes(bfqq)
+    if wsum == 0:
+        return False
+    return bfqq.allocated >= (limit * bfqq.weight + wsum // 2) // wsum
+
+
+def share_of(entity: Entity, limit: i64) -> i64:
+    """Return a group's share of the tags; -1 if it or one above it has as many, 0 if one of them is inactive."""
+    if not entity.on_st_or_in_serv:
+        return 0
+    parent = entity.parent
+    if parent is not None:
+        limit = share_of(parent, limit)
+        if limit <= 0:
+            return limit
+    wsum = entity.service_tree().wsum
+    if wsum == 0:
+        return limit
+    limit = (limit * entity.weight + wsum // 2) // wsum
+    return -1 if entity.allocated >= limit else limit
 
 
 def weight_of_classes(bfqq: BfqQueue) -> i64:

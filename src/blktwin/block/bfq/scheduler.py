@@ -111,7 +111,10 @@ class Bfq(Elevator):
 
     def lookup_bic(self) -> BfqIoCq | None:
         """Return the running process's context, or None before its first request."""
-        icq = self.data().q.machine.current.io_context.lookup(self)
+        context = self.data().q.machine.current.io_context
+        icq = context.head
+        if icq is not None and icq.elevator is not self:
+            icq = context.lookup(self)
         if icq is None:
             return None
         assert isinstance(icq, BfqIoCq)
