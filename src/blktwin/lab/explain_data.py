@@ -53,6 +53,8 @@ class Decision:
     waiting_ns: int = 0
     """Waiting requests of other queues, over lost_ns and kept_ns."""
     facts: Counter[Facts] = field(default_factory=Counter)
+    """What was seen, by the time for which it was the last thing seen, or else how often."""
+    seen: Facts | None = None
 
     def add(self, other: Decision) -> None:
         """Add another second's."""

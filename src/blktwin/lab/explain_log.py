@@ -90,6 +90,8 @@ class DecisionLog(BfqLog):
         if decision is not None:
             if self.in_driver == 0:
                 decision.idle_ns += ns
+            if decision.seen is not None:
+                decision.facts[decision.seen] += ns
             if self.waiting > 0:
                 decision.waiting_ns += self.waiting * ns
                 if self.in_driver == 0:
@@ -139,8 +141,15 @@ class DecisionLog(BfqLog):
             jobs = [self.name_of(int(bfqq.pid))] if bfqq.is_sync and bfqq.pid >= 0 else []
             who = Who(serial, jobs, bfqq.group_path, bool(bfqq.is_sync), seen_ns=self.at_ns)
             who.raised_since_ns = self.at_ns if bfqq.wr_coeff > 1 else -1
+            self.weigh(who, bfqq)
             self.whos[serial] = who
         return who
+
+    def weigh(self, who: Who, bfqq: BfqQueue) -> None:
+        """Note the weights of a queue and its group."""
+        who.weight = int(bfqq.orig_weight)
+        parent = bfqq.parent
+        who.group_weight = 0 if parent is None else int(parent.weight)
 
     def row_of(self, bfqq: BfqQueue) -> Row:
         """Return the row of a queue in this second."""
@@ -166,6 +175,7 @@ class DecisionLog(BfqLog):
             facts = facts_of(self.bfqd, bfqq)
             if facts in decision.facts or len(decision.facts) < FACTS_MAX:
                 decision.facts[facts] += 1
+                decision.seen = facts
 
     def end_wait(self, who: Who) -> None:
         """See the oldest request of a queue served, or the run end."""
@@ -200,9 +210,7 @@ class DecisionLog(BfqLog):
         row.slots += 1
         row.limit_max = max(row.limit_max, int(bfqq.inject_limit))
         who = row.who
-        who.weight = int(bfqq.orig_weight)
-        parent = bfqq.parent
-        who.group_weight = 0 if parent is None else int(parent.weight)
+        self.weigh(who, bfqq)
         who.in_burst = who.in_burst or bool(bfqq.in_large_burst)
         self.hold(None, 0)
         self.note()

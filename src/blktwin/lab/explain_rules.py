@@ -44,11 +44,13 @@ GROUPS_RULES: dict[int, str] = {
 }
 
 
-def counters_text(rule: int, facts: Facts) -> str:
-    """Return what the rule saw, in the kernel's names."""
+def counters_text(rule: int, facts: Facts, is_short: bool = False) -> str:
+    """Return what the rule saw, in the kernel's names; is_short: for tables."""
     sign = ">" if facts.num_groups > facts.threshold else "<="
     groups = f"num_groups_with_pending_reqs = {facts.num_groups} {sign} {facts.threshold}"
     weights = weights_text(facts)
+    if rule == IDLE_NOT and is_short:
+        return f"groups {facts.num_groups} {sign} {facts.threshold}, {weights}, {classes_text(facts)}"
     texts: dict[int, str] = {
         IDLE_STRICT: "strict_guarantees = 1",
         IDLE_BOOSTS: f"it makes this device faster ({facts.habits}, wr_busy_queues = 0)",

@@ -12,6 +12,7 @@ from blktwin.units import NSEC_PER_MSEC, NSEC_PER_SEC
 
 MAX_INTERVALS = 20
 WIDTHS_S = (1, 2, 5, 10, 30, 60, 300, 600, 3600)
+MAX_ROWS = 16
 MAX_EVENTS_SHOWN = 24
 Json = dict[str, object]
 
@@ -44,8 +45,10 @@ def interval_lines(log: DecisionLog) -> list[str]:
         lines.append(
             f"    {'queue':28} {'requests':>8} {'injected':>8} {'slots':>6} {'service':>8} {'idle':>8} {'kept':>8}  why"
         )
-        for row in merged_rows(seconds):
+        rows, left = busiest(merged_rows(seconds))
+        for row in rows:
             lines += row_lines(row)
+        lines += left
     return lines
 
 
@@ -76,13 +79,13 @@ def row_lines(row: Row) -> list[str]:
         f"{ms(idle_ns):>8} {ms(kept_ns):>8}  "
     )
     whys = [decision_text(rule, decision) for rule, decision in ranked] or ["-"]
-    return [numbers + whys[0], *(" " * len(numbers) + why for why in whys[1:3])]
+    return [numbers + whys[0], *(" " * len(numbers) + why for why in whys[1:2])]
 
 
 def decision_text(rule: int, decision: Decision) -> str:
     """Return a decision with how often it was made and what it saw."""
     facts = commonest(decision)
-    why = RULE_NAMES[rule] if facts is None else counters_text(rule, facts)
+    why = RULE_NAMES[rule] if facts is None else counters_text(rule, facts, is_short=True)
     if rule in IDLES:
         if decision.timers:
             return f"idled {decision.timers}x: {why}"
@@ -101,13 +104,14 @@ def slot_lines(log: DecisionLog) -> list[str]:
     head = " ".join(f"{name:>17}" for name in REASON_NAMES)
     tail = f"{'slow':>6} {'served':>9} {'charged':>9} {'inject_limit':>12} {'max wait':>9}"
     lines.append(f"    {'queue':28} {head} {tail}")
-    for row in merged_rows(log.seconds):
+    rows, left = busiest(merged_rows(log.seconds))
+    for row in rows:
         ends = " ".join(f"{count:17}" for count in row.expired)
         lines.append(
             f"    {label_of(row):28} {ends} {row.slow:6} {row.sectors:9} {row.charged:9} {row.limit_max:12} "
             f"{ms(row.who.longest_wait_ns):>9}"
         )
-    return lines
+    return lines + left
 
 
 def event_lines(log: DecisionLog) -> list[str]:
@@ -133,6 +137,15 @@ def ms(ns: int) -> str:
 
 
 # -- adding up
+
+
+def busiest(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """Return the rows with most requests, and a line about the others if there are any."""
+    if len(rows) <= MAX_ROWS:
+        return rows, []
+    least = sorted((row.requests for row in rows), reverse=True)[MAX_ROWS - 1]
+    shown = [row for row in rows if row.requests >= least][:MAX_ROWS]
+    return shown, [f"    and {len(rows) - len(shown)} queues with no more requests than these"]
 
 
 def width_of(log: DecisionLog) -> int:

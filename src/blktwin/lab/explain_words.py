@@ -14,9 +14,10 @@ NEGLIGIBLE = 0.005
 """Shares of time below this are not told."""
 INJECTED_MUCH = 0.1
 WEIGHTS_OFF = 0.15
+RAISED_MUCH = 0.1
 STARVED_NS = 500 * NSEC_PER_MSEC
-STARVED_ROUNDS = 3
-"""A queue that waits for so many rounds of full slots of all the others starves."""
+STARVED_ROUNDS = 1.5
+"""A queue that waits for so many rounds of full slots of all queues, by their weights, starves."""
 
 
 class Totals:
@@ -130,6 +131,8 @@ def groups_text(log: DecisionLog, decision: Decision) -> str:
 def not_idle_lines(log: DecisionLog, totals: Totals) -> list[str]:
     """Say why BFQ did not keep the device for anybody."""
     rules = [rule for rule, decision in totals.decisions.items() if rule not in IDLES and decision.refused]
+    if not rules and sum(who.requests > 0 for who in log.whos.values()) == 1:
+        return ["BFQ kept nobody waiting: there is only one queue."]
     if not rules:
         return ["BFQ kept nobody waiting: a queue in service never ran empty while others waited."]
     rules.sort(key=lambda rule: (-totals.decisions[rule].refused, rule))
@@ -182,24 +185,26 @@ def injection_lines(totals: Totals) -> list[str]:
 def weight_lines(log: DecisionLog, totals: Totals, queues: list[Who]) -> list[str]:
     """Compare what groups, or the queues of the only group, got with their weights, if these differ."""
     weights: dict[str, int] = {}
-    sectors: dict[str, int] = {}
     by_group = len({who.path for who in queues}) > 1
     for who in queues:
-        if not who.is_sync:
-            continue
-        name = who.path if by_group else who.label
-        weights[name] = (who.group_weight or who.weight) if by_group else who.weight
-        sectors[name] = sectors.get(name, 0) + who.sectors
-    if len(weights) < 2 or len(set(weights.values())) < 2:
+        if by_group and who.group_weight:
+            weights[who.path] = who.group_weight
+        elif who.is_sync:
+            name = who.path if by_group else who.label
+            weights[name] = weights.get(name, 0) + who.weight
+    if len(set(weights.values())) < 2 or any(path.count("/") > 1 for path in weights if by_group):
         return []
-    all_weights, all_sectors = sum(weights.values()), max(1, sum(sectors.values()))
+    sectors = shared_time(log, by_group, set(weights))
+    all_weights, all_sectors = sum(weights.values()), sum(sectors.values())
+    if not all_sectors:
+        return []
     parts = []
     is_off = False
     for name, weight in weights.items():
         due, got = weight / all_weights, sectors[name] / all_sectors
         is_off = is_off or abs(got - due) > WEIGHTS_OFF * due
         parts.append(f"{name} (weight {weight}) {percent(got)} instead of {percent(due)}")
-    text = "weights over the whole run: " + ", ".join(parts)
+    text = "weights, in the seconds in which all had requests: " + ", ".join(parts)
     injected = totals.injected / totals.requests
     if is_off and injected > INJECTED_MUCH:
         text += (
@@ -209,6 +214,27 @@ def weight_lines(log: DecisionLog, totals: Totals, queues: list[Who]) -> list[st
     elif is_off and not any(totals.cost_ns(rule) for rule in totals.decisions):
         text += "; not held, because no queue was made to wait for another"
     return [text + "."]
+
+
+def shared_time(log: DecisionLog, by_group: bool, names: set[str]) -> dict[str, int]:
+    """Return the sectors that each got in the seconds in which all of them got some, once all have begun."""
+    total = dict.fromkeys(sorted(names), 0)
+    begun: dict[str, int] = {}
+    for who in log.whos.values():
+        begun.setdefault(who.path if by_group else who.label, who.seen_ns)
+    from_ns = max(begun[name] for name in total)
+    for second in log.seconds:
+        if second.number * NSEC_PER_SEC < from_ns // NSEC_PER_MSEC * NSEC_PER_MSEC:
+            continue
+        got = dict.fromkeys(names, 0)
+        for row in second.rows.values():
+            name = row.path if by_group else row.who.label
+            if name in got:
+                got[name] += row.sectors
+        if all(got.values()):
+            for name, sectors in got.items():
+                total[name] += sectors
+    return total
 
 
 # -- raising, starvation, sharing
@@ -226,25 +252,43 @@ def raising_lines(log: DecisionLog, totals: Totals, queues: list[Who]) -> list[s
             f"queues were in service {percent(totals.share(log.raised_ns))} of the time."
         )
     if bursts:
-        lines.append(f"not raised any more, as a large burst of new queues: {listed(bursts)}.")
+        lines.append(f"not raised, or no longer, because they are a large burst of new queues: {listed(bursts)}.")
     return lines
 
 
 def starving_lines(log: DecisionLog, queues: list[Who]) -> list[str]:
-    """Name the queues that waited much longer than a round of all the others takes."""
-    others = len([who for who in queues if who.is_sync])
-    round_ns = others * int(log.bfqd.default_timeout_ms) * NSEC_PER_MSEC
-    limit_ns = max(STARVED_NS, STARVED_ROUNDS * round_ns)
+    """Name the queues that waited much longer than a round of all of them takes."""
+    slot_ns = int(log.bfqd.default_timeout_ms) * NSEC_PER_MSEC
+    shares = due_shares(queues)
     lines = []
     for who in sorted(queues, key=lambda who: -who.longest_wait_ns):
-        if who.longest_wait_ns < limit_ns or not who.is_sync:
+        if not who.is_sync or who.longest_wait_ns < max(STARVED_NS, STARVED_ROUNDS * slot_ns / shares[who.serial]):
             continue
-        until = who.wait_ended_ns
-        lines.append(
-            f"starved: {who.label} waited {seconds(who.longest_wait_ns)} for one request (until {seconds(until)}); "
-            f"raised queues were in service {percent(who.raised_in_wait_ns / who.longest_wait_ns)} of that time."
-        )
+        from_ns = who.wait_ended_ns - who.longest_wait_ns
+        text = f"starved: {who.label} waited {seconds(who.longest_wait_ns)} for one request, from {seconds(from_ns)} on"
+        raised = who.raised_in_wait_ns / who.longest_wait_ns
+        if raised > RAISED_MUCH:
+            text += f"; weight-raised queues (low_latency) were in service {percent(raised)} of that time"
+        lines.append(text + ".")
     return lines
+
+
+def due_shares(queues: list[Who]) -> dict[int, float]:
+    """Return each sync queue's share by weight if all are busy: groups and root's queues, then inside the group."""
+    inside: dict[str, int] = {}
+    weights: dict[str, int] = {}
+    for who in queues:
+        if who.is_sync:
+            name = who.path if who.group_weight else str(who.serial)
+            inside[name] = inside.get(name, 0) + who.weight
+            weights[name] = who.group_weight or who.weight
+    total = sum(weights.values())
+    shares = {}
+    for who in queues:
+        if who.is_sync:
+            name = who.path if who.group_weight else str(who.serial)
+            shares[who.serial] = weights[name] * who.weight / (total * inside[name]) if total else 1.0
+    return shares
 
 
 def shared_lines(queues: list[Who], log: DecisionLog) -> list[str]:
