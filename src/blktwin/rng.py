@@ -24,19 +24,13 @@ def mix32(value: i64) -> i64:
     return x
 
 
-class Rng:
-    """A stream of 32-bit numbers; `stream` separates users of one seed."""
+class Taus88:
+    """The generator itself: three words of state, at least 2, 8 and 16."""
 
-    def __init__(self, seed: int, stream: int) -> None:
-        low = seed & MASK32
-        high = (seed >> 32) & MASK32
-        a = mix32(low ^ mix32(high + 0x9E3779B9) ^ mix32(stream * 2 + 1))
-        b = mix32(a + 0x85EBCA6B)
-        c = mix32(b + 0xC2B2AE35)
-        # taus88 needs s1 >= 2, s2 >= 8, s3 >= 16.
-        self.s1: i64 = a | 2
-        self.s2: i64 = b | 8
-        self.s3: i64 = c | 16
+    def __init__(self, s1: i64, s2: i64, s3: i64) -> None:
+        self.s1: i64 = s1
+        self.s2: i64 = s2
+        self.s3: i64 = s3
 
     def next32(self) -> i64:
         """Return the next number, 0 to 2**32 - 1."""
@@ -51,16 +45,28 @@ class Rng:
         self.s3 = s3
         return s1 ^ s2 ^ s3
 
+    def unit(self) -> float:
+        """Return a float in [0, 1)."""
+        return float(int(self.next32())) / 4294967296.0
+
+
+class Rng(Taus88):
+    """A stream of 32-bit numbers; `stream` separates users of one seed."""
+
+    def __init__(self, seed: int, stream: int) -> None:
+        low = seed & MASK32
+        high = (seed >> 32) & MASK32
+        a = mix32(low ^ mix32(high + 0x9E3779B9) ^ mix32(stream * 2 + 1))
+        b = mix32(a + 0x85EBCA6B)
+        c = mix32(b + 0xC2B2AE35)
+        super().__init__(a | 2, b | 8, c | 16)
+
     def below(self, n: i64) -> i64:
         """Return a number from 0 to n - 1; n at most 2**62."""
         if n <= 0x7FFFFFFF:
             return (self.next32() * n) >> 32
         wide = (self.next32() << 30) | (self.next32() >> 2)
         return wide % n
-
-    def unit(self) -> float:
-        """Return a float in [0, 1)."""
-        return float(int(self.next32())) / 4294967296.0
 
     def normal(self) -> float:
         """Return a standard normal deviate (Box-Muller, one of the pair)."""

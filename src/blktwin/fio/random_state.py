@@ -9,8 +9,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from blktwin.rng import Taus88
+
 MASK32: Final = 0xFFFFFFFF
-TWO32: Final = 4294967296.0
 DEFAULT_SEED: Final = 0x89
 BLOCK_SEED: Final = 0xB1899BED
 SEED_FACTOR: Final = 0x9E370001
@@ -28,36 +29,19 @@ RAND_POISSON: Final = (15, 17, 18)
 """For reads, writes and trims."""
 
 
-class FioRandom:
-    """One stream of 32-bit numbers."""
+class FioRandom(Taus88):
+    """One stream of 32-bit numbers, seeded as in fio."""
 
     def __init__(self, seed: int) -> None:
         low = seed & MASK32
         first = lcg(53, low)
-        self.s1: i64 = first if first >= 1 else first + 1
-        second = lcg(int(self.s1), low)
-        self.s2: i64 = second if second >= 7 else second + 7
-        third = lcg(int(self.s2), low)
-        self.s3: i64 = third if third >= 15 else third + 15
+        first = first if first >= 1 else first + 1
+        second = lcg(first, low)
+        second = second if second >= 7 else second + 7
+        third = lcg(second, low)
+        super().__init__(first, second, third if third >= 15 else third + 15)
         for _ in range(6):
             self.next32()
-
-    def next32(self) -> i64:
-        """Return the next number, 0 to 2**32 - 1."""
-        s1 = self.s1
-        s2 = self.s2
-        s3 = self.s3
-        s1 = ((s1 & 0xFFFFFFFE) << 12 & MASK32) ^ (((s1 << 13 & MASK32) ^ s1) >> 19)
-        s2 = ((s2 & 0xFFFFFFF8) << 4 & MASK32) ^ (((s2 << 2 & MASK32) ^ s2) >> 25)
-        s3 = ((s3 & 0xFFFFFFF0) << 17 & MASK32) ^ (((s3 << 3 & MASK32) ^ s3) >> 11)
-        self.s1 = s1
-        self.s2 = s2
-        self.s3 = s3
-        return s1 ^ s2 ^ s3
-
-    def unit(self) -> float:
-        """Return a float in [0, 1)."""
-        return float(int(self.next32())) / TWO32
 
     def below(self, n: i64) -> i64:
         """Return a number from 0 to n - 1, as fio scales it; n at most 2**31 takes the exact integer path."""
