@@ -19,7 +19,7 @@ from blktwin.sim.hints import near
 KEY = "--explain"
 SCHEDULERS = ("bfq",)
 HELPER_PIDS = 100_000
-"""A job's helper threads have its pid plus so much, or a little more."""
+"""A job's first helper thread has its pid plus so much."""
 
 
 class Explain:
@@ -71,5 +71,7 @@ def job_names(threads: list[IoThread]) -> dict[int, str]:
     names: dict[int, str] = {}
     for thread in threads:
         spec = thread.spec
-        names[thread.pid] = spec.name if times[spec.name] == 1 else f"{spec.name}.{spec.clone_index}"
+        name = spec.name if times[spec.name] == 1 else f"{spec.name}.{spec.clone_index}"
+        names[thread.pid] = name
+        names[thread.pid + HELPER_PIDS] = name
     return names

@@ -18,6 +18,7 @@ MAX_EVENTS = 200
 SAMPLE_MASK = 15
 """Every 16th decision of a kind is looked at in full."""
 FACTS_MAX = 32
+TOGETHER = "created together"
 
 
 class DecisionLog(BfqLog):
@@ -51,6 +52,7 @@ class DecisionLog(BfqLog):
         self.decision: Decision | None = None
         self.armed: tuple[int, int] = (-1, 0)
         self.raised_ns = 0
+        self.split_ns = -1
         self.merging: tuple[int, int, int] = (-1, -1, -1)
         self.begin_second()
 
@@ -344,7 +346,12 @@ class DecisionLog(BfqLog):
         who.raised_since_ns = self.at_ns if coeff > 1 else -1
         at, source, into = self.merging
         is_merge = at == self.at_ns and who.serial in (source, into)
-        text = "merged with a raised queue" if is_merge else why_raised(bfqd, bfqq, int(before))
+        if is_merge:
+            text = "merged with a raised queue"
+        elif self.split_ns == self.at_ns:
+            text = "as before it shared a queue"
+        else:
+            text = why_raised(bfqd, bfqq, int(before))
         self.happened("raising", who.label, f"wr_coeff {before} -> {coeff}: {text}")
 
     def groups(self, bfqd: BfqData, path: str) -> None:
@@ -368,11 +375,16 @@ class DecisionLog(BfqLog):
             source.jobs.remove(name)
         if name not in target.jobs:
             target.jobs.append(name)
+        bic = bfqq.bic
+        if bic is not None and bic.stably_merged:
+            # Put off for 600 ms, where the device does not queue commands.
+            why = TOGETHER
         self.happened("merge", name, f"into the queue of {target.label}: {why}")
 
     def split(self, bfqd: BfqData, bfqq: BfqQueue) -> None:
         """A process leaves a shared queue; the last one keeps it."""
         self.advance()
+        self.split_ns = self.at_ns
         who = self.who(bfqq)
         name = self.name_of(int(bfqd.q.machine.current.pid))
         if name in who.jobs and len(who.jobs) > 1:

@@ -104,9 +104,13 @@ def why_raised(bfqd: BfqData, bfqq: BfqQueue, before: int) -> str:
         return "one of a large burst of new queues"
     if bfqq.last_wr_start_finish_jif + bfqq.wr_cur_max_jif < bfqd.jif():
         return f"its time is over ({jif_ms(bfqd, int(bfqq.wr_cur_max_jif))} ms)"
+    if not bfqd.low_latency:
+        return "low_latency is off"
+    if bfqq.wr_cur_max_jif == bfqd.wr_rt_max_jif:
+        return "soft real-time no more, it seeks"
     if bfqq.service_from_wr > MAX_SERVICE_FROM_WR:
         return f"it has had more than {MAX_SERVICE_FROM_WR} sectors"
-    return "low_latency is off" if not bfqd.low_latency else "soft real-time no more"
+    return "its state from before it shared a queue"
 
 
 def jif_ms(bfqd: BfqData, jif: int) -> int:

@@ -12,6 +12,8 @@ from blktwin.units import NSEC_PER_MSEC, NSEC_PER_SEC
 
 MAX_INTERVALS = 20
 WIDTHS_S = (1, 2, 5, 10, 30, 60, 300, 600, 3600)
+SHORT_NS = 10 * NSEC_PER_MSEC
+"""What is shorter, at the end of a run, has no table of its own."""
 MAX_ROWS = 16
 MAX_EVENTS_SHOWN = 24
 Json = dict[str, object]
@@ -40,7 +42,8 @@ def interval_lines(log: DecisionLog) -> list[str]:
     ]
     if width > 1:
         lines.append(f"  (intervals of {width} s; the JSON formats have every second)")
-    for first, seconds in grouped(log.seconds, width):
+    told = [second for second in log.seconds if second.span_ns >= SHORT_NS] or log.seconds
+    for first, seconds in grouped(told, width):
         lines += ["", interval_head(first, seconds, width)]
         lines.append(
             f"    {'queue':28} {'requests':>8} {'injected':>8} {'slots':>6} {'service':>8} {'idle':>8} {'kept':>8}  why"
@@ -101,14 +104,15 @@ def label_of(row: Row) -> str:
 def slot_lines(log: DecisionLog) -> list[str]:
     """Return how the slots ended, and what the queues were charged."""
     lines = ["", "  Slots, by queue: how they ended; slow ones were charged for time (sectors on top of those served)"]
-    head = " ".join(f"{name:>17}" for name in REASON_NAMES)
-    tail = f"{'slow':>6} {'served':>9} {'charged':>9} {'inject_limit':>12} {'max wait':>9}"
-    lines.append(f"    {'queue':28} {head} {tail}")
     rows, left = busiest(merged_rows(log.seconds))
+    used = [at for at in range(len(REASON_NAMES)) if any(row.expired[at] for row in rows)]
+    head = "".join(f"{REASON_NAMES[at]:>18}" for at in used)
+    tail = f"{'slow':>6} {'served':>9} {'charged':>9} {'inject_limit':>12} {'max wait':>9}"
+    lines.append(f"    {'queue':28}{head} {tail}")
     for row in rows:
-        ends = " ".join(f"{count:17}" for count in row.expired)
+        ends = "".join(f"{row.expired[at]:18}" for at in used)
         lines.append(
-            f"    {label_of(row):28} {ends} {row.slow:6} {row.sectors:9} {row.charged:9} {row.limit_max:12} "
+            f"    {label_of(row):28}{ends} {row.slow:6} {row.sectors:9} {row.charged:9} {row.limit_max:12} "
             f"{ms(row.who.longest_wait_ns):>9}"
         )
     return lines + left

@@ -6,7 +6,7 @@ from blktwin.block.bfq.inject import WHY_LIMIT, WHY_NAMES
 from blktwin.block.bfq.log import IDLE_GROUPS, IDLE_NOT
 from blktwin.block.rules import BFQ_GROUPS_ACTIVATED, BFQ_GROUPS_PENDING
 from blktwin.lab.explain_data import Decision, Facts, Who
-from blktwin.lab.explain_log import DecisionLog
+from blktwin.lab.explain_log import TOGETHER, DecisionLog
 from blktwin.lab.explain_rules import GROUPS_RULES, IDLES, RULE_NAMES, counters_text
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_SEC
 
@@ -62,11 +62,16 @@ def summarize(log: DecisionLog) -> list[str]:
     queues = [who for who in log.whos.values() if who.requests]
     if not queues:
         return [f"{log.path}: BFQ saw no request."]
-    idle, nothing = percent(totals.share(totals.idle_ns)), percent(totals.share(totals.nothing_ns))
+    waited_ns = sum(decision.idle_ns for decision in totals.decisions.values())
+    idle_ns, nothing_ns = totals.idle_ns, totals.nothing_ns
+    idle, waited, nothing, rest = (
+        percent(totals.share(ns)) for ns in (idle_ns, waited_ns, nothing_ns, idle_ns - waited_ns - nothing_ns)
+    )
     lines = [
         f"{log.path}, rules {log.bfqd.q.rules.name}: BFQ served {counted(totals.requests, 'request')} of "
         f"{counted(len(queues), 'queue')} in {seconds(totals.span_ns)}; {totals.depth_ns / totals.span_ns:.1f} in "
-        f"flight on average, none {idle} of the time ({nothing} because there was nothing to do)."
+        f"flight on average, none {idle} of the time: {waited} while BFQ idled, {nothing} with nothing to do, {rest} "
+        "while a request was on its way."
     ]
     lines += idle_lines(log, totals)
     lines += shared_lines(queues, log)
@@ -294,7 +299,7 @@ def due_shares(queues: list[Who]) -> dict[int, float]:
 def shared_lines(queues: list[Who], log: DecisionLog) -> list[str]:
     """Say which processes share a queue: BFQ cannot tell them apart."""
     lines = []
-    together = {event.who for event in log.events if event.kind == "merge" and "together" in event.text}
+    together = {event.who for event in log.events if event.kind == "merge" and event.text.endswith(TOGETHER)}
     for who in queues:
         if len(who.jobs) < 2:
             continue

@@ -116,7 +116,8 @@ def test_numbers_add_up(rules: str, place: str) -> None:
     for second in log.seconds:
         assert sum(second.groups.values()) == second.span_ns
         assert sum(row.service_ns for row in second.rows.values()) <= second.span_ns
-        assert second.nothing_ns <= second.idle_ns
+        waited_ns = sum(one.idle_ns for row in second.rows.values() for one in row.decisions.values())
+        assert second.nothing_ns + waited_ns <= second.idle_ns
         for row in second.rows.values():
             for decision in row.decisions.values():
                 assert decision.lost_ns <= decision.idle_ns
@@ -241,6 +242,19 @@ def test_jobs_that_start_together_share_a_queue() -> None:
     apart = words(explained("5.10", ("/c1",) * 8, 20, 100))
     assert "share one queue" not in apart
     assert "num_groups_with_pending_reqs = 1 > 0" in apart
+
+
+def test_late_merge_on_a_disk() -> None:
+    """On a disk queues that are born together are merged 600 ms later, while they are raised."""
+    job = "--name=global --filename=/dev/sda --direct=1 --bs=64k --rw=randread --time_based --ioengine=posixaio"
+    jobs = [*job.split(), "--iodepth=4", "--runtime=1500ms", "--name=t1", "--name=t2", "--startdelay=10ms"]
+    explain = Explain("bfq")
+    stack = Stack([parse_device("/dev/sda=hdd")], "bfq", rules=find_rules("6.1"))
+    simulate(jobfile.load([], jobs, env={}), stack, explain=explain)
+    [merge] = [event for event in explain.logs[0].events if event.kind == "merge"]
+    assert merge.text == "into the queue of t1+t2 in /: created together"
+    assert merge.at_ns > 600_000_000
+    assert "2 processes share one queue (t1+t2 in /), created within 180 ms" in "\n".join(summary(explain))
 
 
 def test_slice_idle_zero() -> None:
