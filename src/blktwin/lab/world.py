@@ -32,6 +32,7 @@ FIRST_PID = 1000
 DISK_MAJOR = 259
 MAP_BLOCKS_MAX = 1 << 36
 OFFSET_MAX = 1 << 62
+LENGTHS_MAX = 1024
 NULL_FILE_BYTES = 1024 * GIB
 DEFAULT_FILE_DEVICE = "/dev/nvme0n1"
 
@@ -277,6 +278,7 @@ class World:
                 key=spec.name,
             )
         check_map(spec, name, region)
+        check_lengths(spec, name, region)
         return FioFile(name, bdev, real, offset, region, base)
 
 
@@ -297,6 +299,14 @@ def check_map(spec: JobSpec, name: str, region: int) -> None:
             line=spec.line,
             key=spec.name,
         )
+
+
+def check_lengths(spec: JobSpec, name: str, region: int) -> None:
+    """Refuse a range of lengths of which hardly any fits: fio draws until one does."""
+    for low, high, used in zip(spec.bs_min, spec.bs_max, spec.directions(), strict=True):
+        if used and low < high and high > region * LENGTHS_MAX:
+            message = f"{high} is more than {LENGTHS_MAX} times {name} ({region} bytes): hardly any length would fit"
+            raise ConfigError(message, file=spec.file, line=spec.line, key=f"{spec.name}: bsrange")
 
 
 def check_alignment(spec: JobSpec, block: int, offset: int) -> None:

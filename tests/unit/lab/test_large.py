@@ -84,6 +84,7 @@ def test_a_long_pause_is_forgiven_to_the_byte() -> None:
     ("words", "hint"),
     [
         ("--rw=randread --random_distribution=zipf:1.1 --blockalign=4096p", "blockalign: 4611686018427387904 is too"),
+        ("--rw=read --bsrange=16g-4096p", "bsrange: 4611686018427387904 is more than 1024 times /dev/sda"),
         ("--rw=randread --blockalign=16p --size=1t", "blockalign: 18014398509481984 is too large for /dev/sda"),
     ],
 )
