@@ -130,7 +130,7 @@ def run(
         cgroups=load_cgroups(cgroups) if cgroups else None,
         seed=seed,
     )
-    target = Target(output, plan.files) if output else None
+    target = Target(output, [*plan.files, cgroups]) if output else None
     return run_and_print(plan, stack, target, formats, version, EtaLine(eta), yes, explained)
 
 

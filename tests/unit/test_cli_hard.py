@@ -143,14 +143,16 @@ def test_a_lost_standard_error_changes_nothing_else(redirection: str) -> None:
     assert (wrong.returncode, wrong.stdout) == (2, "")
 
 
-def test_a_job_file_is_never_the_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_run_reads_is_never_the_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "more.fio").write_text("size=64k\n")
     job = tmp_path / "job.fio"
     job.write_text("[j]\nrw=read\ndirect=1\nfilename=/dev/sda\ninclude more.fio\n")
-    for path in (job, tmp_path / "more.fio"):
+    groups = tmp_path / "groups.toml"
+    groups.write_text("")
+    for path in (job, tmp_path / "more.fio", groups):
         before = path.read_text()
-        assert main(["run", str(job), f"--output={path}"]) == 2
-        assert "is a job file, and would be lost" in capsys.readouterr().err
+        assert main(["run", str(job), f"--cgroups={groups}", f"--output={path}"]) == 2
+        assert "is read by this run, and would be lost" in capsys.readouterr().err
         assert path.read_text() == before
 
 
@@ -166,6 +168,7 @@ WRONG = [
     (["--name=j2", "--direct=1", "--filename=/dev/sdb,size=1g"], "/dev/sdb,size=1g is not the name of a disk"),
     (["--name=j2", "--direct=1", "--filename=/dev/sdb=hdd"], "/dev/sdb=hdd is not the name of a disk"),
     (["--runtime=99999999999d"], "--runtime: longer than ten years"),
+    (["--cgroups=/dev/zero"], "/dev/zero: more than 16 MiB"),
     (["--section=jib"], "no job section 'jib'; did you mean job?"),
     (["--device=/dev/sda=nvme,read=999999999999999999s"], "read: '999999999999999999s' is out of range"),
     (["--device=/dev/sda=nvme,read=normal(1us,999999999999s)"], "read: 'normal(1us,999999999999s)' is out of range"),

@@ -20,7 +20,6 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 
 from blktwin.block.cgroup import WEIGHT_MAX, WEIGHT_MIN
 from blktwin.errors import ConfigError
@@ -34,6 +33,7 @@ GROUP_KEYS = (*WEIGHT_KEYS, "jobs")
 KINDS = ("cgroup", "move", "remove")
 CHANGE_KEYS = ("time", *KINDS, "to", *WEIGHT_KEYS)
 SECTIONS = ("cgroup", "at")
+FILE_BYTES_MAX = 16 << 20
 TIME_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "": 10**9, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 TIME_MAX_NS = 10 * 366 * 86_400 * 10**9
 
@@ -103,7 +103,11 @@ class CgroupFile:
 def load_cgroups(path: str) -> CgroupFile:
     """Read a file; ConfigError names file, line and key of any mistake."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise ConfigError(f"more than {FILE_BYTES_MAX >> 20} MiB of cgroups", file=path)
+        text = data.decode("utf-8")
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=path) from None
     except UnicodeDecodeError:

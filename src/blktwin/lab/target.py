@@ -14,7 +14,7 @@ KEY = "--output"
 
 
 class Target:
-    """One --output; sources are the files that the jobs were read from. UsageError when it cannot be written.
+    """One --output; sources are the files that the run reads. UsageError when it cannot be written.
 
     A regular file is replaced in one step by a new one of the same mode, where a symbolic link leads to; a device or
     pipe is written to, and so is a file in a place that takes no new one.
@@ -56,11 +56,11 @@ class Target:
             self.place = self.path
 
     def refuse_sources(self, sources: Sequence[str]) -> None:
-        """Stop before a job file is lost."""
+        """Stop before what the run has read is lost."""
         for source in sources:
             with contextlib.suppress(OSError):
                 if self.mode >= 0 and self.is_replaced and os.path.samefile(self.place, source):
-                    raise UsageError(f"{self.path} is a job file, and would be lost", key=KEY)
+                    raise UsageError(f"{self.path} is read by this run, and would be lost", key=KEY)
 
     def try_draft(self) -> None:
         """See that a new file can be made there."""

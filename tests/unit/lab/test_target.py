@@ -50,7 +50,7 @@ def test_a_job_file_is_refused(link: str, tmp_path: Path) -> None:
     job.write_text("[j]\n")
     (tmp_path / "sym").symlink_to(job)
     (tmp_path / "hard").hardlink_to(job)
-    with pytest.raises(UsageError, match="is a job file, and would be lost"):
+    with pytest.raises(UsageError, match="is read by this run, and would be lost"):
         Target(str(tmp_path / link), ["-", "no-such-file", str(job)])
     assert job.read_text() == "[j]\n"
 
