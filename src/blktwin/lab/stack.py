@@ -54,7 +54,7 @@ def make_elevator(name: str, key: str, file: str = "", line: int = 0) -> Elevato
     """Return a new elevator, None for "none"; an error names where the name came from."""
     if name in NOT_YET:
         raise UsageError(
-            f"{name} is not modelled yet: use --scheduler none, mq-deadline or bfq (it overrides the job's ioscheduler)",
+            f"{name} is not modelled yet: use none, mq-deadline or bfq (--scheduler overrides the job's ioscheduler)",
             file=file,
             line=line,
             key=key,
