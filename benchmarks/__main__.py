@@ -21,6 +21,7 @@ from blktwin.buildinfo import describe, is_compiled
 AGREE_MS = 200
 AGREE_PERCENT = 1.0
 MEMORY_MS = 500
+SPEED_CASES = ("none", "mq-deadline", "bfq", "bfq-serial", "libaio", "null-engine")
 REAL_MS = 1000
 
 
@@ -58,7 +59,7 @@ def out_of(reason: str) -> Contestant:
 
 def contestants(stack: ExitStack, cpu_s: float) -> dict[str, Contestant]:
     """Return all, in the order of a round."""
-    found = {name: Contestant(of_product(name), cpu_s) for name in ("none", "mq-deadline", "libaio", "null-engine")}
+    found = {name: Contestant(of_product(name), cpu_s) for name in SPEED_CASES}
     if not is_compiled():
         reason = "this build is interpreted (make finds no C compiler?)"
         found = {name: out_of(reason) for name in found}
@@ -91,6 +92,8 @@ def speed_rows(run: dict[str, Contestant]) -> list[Row]:
         versus("8 psync jobs, none / SimPy", none, run["simpy"], Target(AT_LEAST, 12.0)),
         versus("the same interpreted / SimPy", run["interpreted"], run["simpy"], Target(AT_LEAST, 1.0)),
         versus("8 psync jobs, mq-deadline / none", run["mq-deadline"], none),
+        versus("none / 8 psync jobs, bfq, root cgroup", none, run["bfq"], Target(AT_MOST, 3.0)),
+        versus("none / 8 psync jobs, bfq, serialised", none, run["bfq-serial"], Target(AT_MOST, 3.0)),
         versus("1 libaio job QD32, none / 8 psync jobs", run["libaio"], none),
         versus("null engine, 1 job / real fio", run["null-engine"], run["fio-null"]),
         versus("8 psync jobs, none / real fio, loop on tmpfs", none, run["fio-loop"]),

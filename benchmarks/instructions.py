@@ -28,6 +28,8 @@ RECORD = Path(__file__).with_name("instructions.json")
 LENGTHS_MS: Mapping[str, tuple[int, int]] = {
     "none": (300, 800),
     "mq-deadline": (300, 800),
+    "bfq": (300, 800),
+    "bfq-serial": (300, 800),
     "libaio": (80, 200),
     "null-engine": (20, 40),
 }

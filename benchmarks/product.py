@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from blktwin.block.rules import DEFAULT_RULES
 from blktwin.buildinfo import is_compiled
 from blktwin.fio import jobfile
 from blktwin.fio.results import RunResult
 from blktwin.lab.run import simulate
-from blktwin.lab.stack import Stack
+from blktwin.lab.stack import Stack, find_rules
 from blktwin.sim.devices.spec import parse_device
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,6 +38,10 @@ class Case:
     engine: str = "psync"
     numjobs: int = 8
     iodepth: int = 1
+    rules: str = DEFAULT_RULES
+    cgroup: str = "/"
+    is_apart: bool = False
+    """BFQ does not merge the queues of jobs that start together."""
 
     def variables(self, runtime_ms: int, filename: str = DEVICE_PATH) -> dict[str, str]:
         """Return what the job file asks for as ${NAME}."""
@@ -52,6 +57,8 @@ class Case:
 CASES: Mapping[str, Case] = {
     "none": Case("none"),
     "mq-deadline": Case("mq-deadline"),
+    "bfq": Case("bfq", is_apart=True),
+    "bfq-serial": Case("bfq", rules="6.1", cgroup="/a", is_apart=True),
     "libaio": Case("none", engine="libaio", numjobs=1, iodepth=32),
     "null-engine": Case("none", engine="null", numjobs=1),
     "100-jobs": Case("none", numjobs=100),
@@ -77,7 +84,10 @@ class Sample:
 
 def make_stack(case: Case) -> Stack:
     """Return the simulated machine of a case."""
-    return Stack(devices=[parse_device(DEVICE)], scheduler=case.scheduler)
+    rules = find_rules(case.rules)
+    if case.is_apart:
+        rules.bfq_stable_merge = False
+    return Stack(devices=[parse_device(DEVICE)], scheduler=case.scheduler, rules=rules, cgroup=case.cgroup)
 
 
 def run_case(case: Case, runtime_ms: int) -> Sample:
