@@ -35,14 +35,13 @@ def test_the_table_of_the_sata_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         if (when, cgroup) != ("before", "/c1"):
             assert sata(rules[when], cgroup) == pytest.approx(mib_s, rel=0.05)
     serial = median(sata(BEFORE, "/c1", seed) for seed in (1, 2, 3))
-    assert serial / 112 == pytest.approx(51.2 / 112, abs=0.10)
+    assert serial / 112 == pytest.approx(51.2 / 112, abs=0.15)
 
 
 def test_a_program_starts_sooner_beside_readers_and_they_pay() -> None:
     """mq-deadline 2.18 s, none 2.11 s, bfq 0.736 s and about 30% of the throughput."""
     runs = {scheduler: start_up(scheduler) for scheduler in START_UP}
-    assert runs["none"].seconds == pytest.approx(START_UP["none"], rel=0.10)
-    assert runs["mq-deadline"].seconds == pytest.approx(START_UP["mq-deadline"], rel=0.10)
-    assert runs["bfq"].seconds < 0.5 * runs["none"].seconds
+    for scheduler, seconds in START_UP.items():
+        assert runs[scheduler].seconds == pytest.approx(seconds, rel=0.15)
     lost = 1 - runs["bfq"].readers_mib_s / runs["none"].readers_mib_s
-    assert 0.1 < lost < 0.6
+    assert 0.15 < lost < 0.45

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from blktwin.errors import BlktwinError
+from blktwin.lab.bfq_report import sections
 from blktwin.lab.truth import KERNELS, LOADED_ROW, QD1_ROW, Row, compare
 from blktwin.sim.hosts import get_host
 
@@ -67,7 +68,7 @@ def page() -> str:
     for kernel in KERNELS:
         costs = get_host(f"tcg-{kernel}").costs
         lines.append(f"| {kernel} | {' | '.join(str(costs[name]) for name in names)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + sections()) + "\n"
 
 
 if __name__ == "__main__":

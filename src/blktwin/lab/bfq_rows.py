@@ -1,4 +1,4 @@
-"""The BFQ rows of tests/data/truth/bfq-KERNEL.json on the model: 100 us, jobs 20 ms apart, merges and all.
+"""The BFQ rows of tests/data/truth/bfq-KERNEL.json on the model: 100 us, merges, weight raising and all.
 
 A row counts as its ratio to the kernel's own row under none, so the CPU of the VM matters little. Most of these rows
 are chaotic (injection), so the model runs each with several seeds and its median counts. Differs: the weight rows ran
@@ -19,7 +19,10 @@ from blktwin.lab.truth import CGROUPS, KERNELS, TRUTH_DIR
 
 NONE_ROWS = {"_cg": "none._cg.8w", "_cg_a": "none._cg_a.8w", "_cg_c1_c2": "none._cg_c1_c2.8w", "root": "none.root.1w"}
 DEFAULT_NONE = "none._cg_a.8w"
-STEP_US = ms(20)
+LATE_US = ms(210)
+"""When all jobs but the first start. The scripts say 20 ms apart, but fio looks at its delays 200 ms after it has made
+the first job (two sleeps of 100 ms), makes the others one after the other and starts them together."""
+STEP_US = 50
 START_JITTER_US = 300
 JITTER_NS = 200
 LATENCY_US = 100
@@ -75,8 +78,8 @@ class RatioRow:
 
 
 def ramp(cgroup: str, count: int, runtime_ms: int, rw: str, iodepth: int = 0) -> list[Load]:
-    """Return the jobs of one fio process: each starts 20 ms after the one before."""
-    return [Load(cgroup, at * STEP_US, ms(runtime_ms), rw, iodepth) for at in range(count)]
+    """Return the jobs of one fio process, started when fio 3.33 starts them."""
+    return [Load(cgroup, LATE_US + at * STEP_US if at else 0, ms(runtime_ms), rw, iodepth) for at in range(count)]
 
 
 def step_of(name: str) -> BootRow:

@@ -95,7 +95,7 @@ def scenarios() -> list[Scenario]:
     rows.append(Scenario("8 in /a, started together", together, after(together)))
     for name, cgroup in (("8 in root, low_latency 1", "/"), ("8 in /a, low_latency 1", "/a")):
         loads = loads_of([cgroup] * 8)
-        rows.append(Scenario(name, loads, after(loads, ms(3000)), low_latency=1))
+        rows.append(Scenario(name, loads, after(loads, STEP_US + ms(3000)), low_latency=1))
     return rows
 
 
