@@ -21,8 +21,8 @@ The kernels ran in a VM with one CPU in which one instruction takes one nanoseco
 eight psync 4k random writers (`8w`, each starts 20 ms after the one before) or one (`1w`) on null_blk of 100 us and
 depth 64, in the root cgroup, in /a, or in /c1/c2 (`tests/data/truth/README.md`). The device leaves nothing to fit;
 the loaded rows are bound by the CPU. Three CPU numbers per kernel were fitted, on the rows {QD1_ROW} and
-{LOADED_ROW} only (`python -m blktwin.lab.fit`); the shape of the costs and two numbers that all kernels share
-(elevator and cgroup_level) are in `sim/hosts.toml`: round instruction counts, chosen once with these tables in
+{LOADED_ROW} only (`python -m blktwin.lab.fit`); the shape of the costs and three numbers that all kernels share
+(elevator, cgroup_level, aio) are in `sim/hosts.toml`: round instruction counts, chosen once with these tables in
 sight, so a part of the agreement over schedulers and cgroup depths is theirs.
 
 What differs between the kernels beyond that is `block/rules.py`: until 6.5 a write to a block device leaves its

@@ -14,7 +14,7 @@ from blktwin.sim.hosts import Host, get_host
 
 SHAPE = "tcg-shape"
 FREE = ("user_io", "sleep")
-SHARED = ("elevator", "cgroup_level")
+SHARED = ("elevator", "cgroup_level", "aio")
 """Instruction counts that all kernels share, not scaled."""
 
 

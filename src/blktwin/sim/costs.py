@@ -14,6 +14,7 @@ COST_NAMES: Final = (
     "sys_enter",
     "sys_exit",
     "io_prep",
+    "aio",
     "page_copy",
     "submit",
     "alloc",
@@ -46,6 +47,8 @@ class Costs:
         self.sys_exit_ns: i64 = 0
         self.io_prep_ns: i64 = 0
         """File and direct-I/O layer above the bio, per I/O."""
+        self.aio_ns: i64 = 0
+        """What io_submit() and io_getevents() add per I/O: control block, event, and fio's handling of both."""
         self.page_copy_ns: i64 = 0
         """One page of a buffered write."""
         self.submit_ns: i64 = 0

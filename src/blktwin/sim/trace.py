@@ -9,6 +9,7 @@ from mypy_extensions import i64, mypyc_attr
 from blktwin.block.bio import Bio, rwbs
 from blktwin.block.machine import Task
 from blktwin.block.request import Request
+from blktwin.block.syscalls import SYS_IO_SUBMIT
 from blktwin.block.tracepoint import Tracepoints
 from blktwin.sim.costs import Costs
 
@@ -40,8 +41,10 @@ class CostTrace(Tracepoints):
         self.machine.local_ns += self.costs.sys_enter_ns
 
     def sys_exit(self, task: Task, call: int, nr: int) -> None:
-        """Charge the return."""
+        """Charge the return, and what asynchronous I/O costs beyond it."""
         self.machine.local_ns += self.costs.sys_exit_ns
+        if call == SYS_IO_SUBMIT:
+            self.machine.local_ns += self.costs.aio_ns * nr
 
     def io_prep(self, task: Task) -> None:
         """Charge the file layer."""
