@@ -19,7 +19,13 @@ from blktwin.block.bfq.lifetime import put_queue
 from blktwin.block.bfq.queue import BfqQueue, weight_of_ioprio
 from blktwin.block.bfq.saved import resume_state
 from blktwin.block.bfq.waker import set_waker
-from blktwin.block.ioprio import IOPRIO_CLASS_IDLE, IOPRIO_CLASS_RT, IOPRIO_CLASS_SHIFT
+from blktwin.block.ioprio import (
+    IOPRIO_BE_NORM,
+    IOPRIO_CLASS_IDLE,
+    IOPRIO_CLASS_NONE,
+    IOPRIO_CLASS_RT,
+    IOPRIO_CLASS_SHIFT,
+)
 
 if TYPE_CHECKING:
     from blktwin.block.bfq.data import BfqData
@@ -120,6 +126,9 @@ def set_next_ioprio(bfqq: BfqQueue, ioprio: i64) -> None:
     elif kind == IOPRIO_CLASS_IDLE:
         bfqq.new_io_class = CLASS_IDLE
         bfqq.new_ioprio = LOWEST_LEVEL
+    elif kind == IOPRIO_CLASS_NONE:
+        # It has set none, and is taken for one with nice 0.
+        bfqq.new_ioprio = IOPRIO_BE_NORM
     bfqq.new_weight = weight_of_ioprio(bfqq.new_ioprio)
     bfqq.prio_changed = True
 
@@ -134,6 +143,8 @@ def async_slot(ioprio: i64) -> i64:
         return ioprio & 7
     if kind == IOPRIO_CLASS_IDLE:
         return ASYNC_IDLE
+    if kind == IOPRIO_CLASS_NONE:
+        return ASYNC_BE + IOPRIO_BE_NORM
     return ASYNC_BE + (ioprio & 7)
 
 
