@@ -20,7 +20,6 @@ from blktwin.block.iocontext import Icq
 from blktwin.block.machine import Task
 from blktwin.block.request import MQ_RQ_IDLE, Request
 from blktwin.block.rules import BFQ_GROUPS_ACTIVATED, BFQ_GROUPS_PENDING, BFQ_GROUPS_SERIES
-from blktwin.sim.machine import SimTimer
 
 
 def groups_of(bfqd: BfqData) -> list[BfqGroup]:
@@ -333,8 +332,7 @@ def audit_activated(bfqd: BfqData, groups: list[BfqGroup], queues: list[BfqQueue
 
 def audit_idling(bfqd: BfqData, queues: list[BfqQueue]) -> None:
     """The timer runs exactly while the queue in service is waited for, and that has nothing but small requests."""
-    slot = bfqd.idle_timer.slot
-    is_armed = isinstance(slot, SimTimer) and slot.expires_ns >= 0
+    is_armed = getattr(bfqd.idle_timer.slot, "expires_ns", -1) >= 0
     served = bfqd.in_service_queue
     assert is_armed == (served is not None and served.wait_request), f"12: the timer is armed: {is_armed}"
     for bfqq in queues:
