@@ -1,4 +1,4 @@
-"""BFQ by hand: one queue on a machine that stands still, a device that holds everything, and timers that fire when told.
+"""BFQ by hand: a queue on a machine that stands still, a device that holds everything, timers that fire when told.
 
 Every step is audited (bfq_audit.py). Requests gather in BFQ and give() asks for one, unless the world is `running`.
 """
