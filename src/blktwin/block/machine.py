@@ -125,6 +125,10 @@ class Machine:
     def queue_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
         """Run work on a kernel worker of cpu (-1: this one) after delay_ns; pending work moves to the earlier time."""
 
+    def postpone_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
+        """Run work after delay_ns, also when it was to run sooner; work that a worker has already stays there."""
+        self.queue_work(work, delay_ns, cpu)
+
     @abstractmethod
     def raise_softirq(self, work: Work, cpu: int) -> None:
         """Run work on cpu in interrupt context, soon."""

@@ -291,14 +291,21 @@ class RequestQueue:
                 self.run_hw_queue(hctx, is_async)
 
     def delay_run_hw_queues(self, delay: i64) -> None:
-        """Run the hardware queues as run_hw_queues() does, after a delay in jiffies; pending runs stay as they are.
+        """Run the hardware queues as run_hw_queues() does, after a delay in jiffies; pending runs stay as they are
+        (Rules.delay_run_keeps).
 
         Kernel: blk_mq_delay_run_hw_queues(), block/blk-mq.c, v6.12.
         """
         only = self.sq_hctx()
+        keeps = self.rules.delay_run_keeps
         for hctx in self.hctxs:
-            if not hctx.run_work.is_pending and (only is None or only is hctx or hctx.dispatch.count > 0):
+            if only is not None and only is not hctx and hctx.dispatch.count == 0:
+                continue
+            if not hctx.run_work.is_pending:
                 self.delay_run_hw_queue(hctx, delay)
+            elif not keeps and not hctx.is_stopped:
+                machine = self.machine
+                machine.postpone_work(hctx.run_work, delay_of_jiffies_ns(machine, delay), self.work_cpu(hctx))
 
     def sq_hctx(self) -> HardwareQueue | None:
         """Return the hardware queue that an elevator for all of them is run from: this CPU's, unless it is stopped.

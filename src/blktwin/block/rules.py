@@ -70,6 +70,9 @@ class Rules:
     bdev_write_plug: bool = False
     """A write() to a block device holds a plug while it waits, so its last requests leave by a schedule
     flush, through kblockd (until 6.5)."""
+    delay_run_keeps: bool = True
+    """A delayed run that is pending stays as it is; before, every dispatch that got nothing put it off again
+    (8f5fea65b06d, 5.18)."""
     deadline_prio_classes: bool = True
     """mq-deadline keeps one set of lists per I/O class, and limits writes to async_depth (5.14)."""
     deadline_prio_aging: bool = True
@@ -123,6 +126,7 @@ def rules_5_10() -> Rules:
     rules.complete_checks_capacity = False
     rules.complete_one_ctx_here = False
     rules.flush_data_bypasses_elevator = True
+    rules.delay_run_keeps = False
     rules.bfq_groups = BFQ_GROUPS_ACTIVATED
     rules.bfq_group_threshold = 0
     rules.bfq_one_queue_idles = False
@@ -157,6 +161,7 @@ def rules_of_5_17(name: str, bfq_groups: int, bfq_group_threshold: int) -> Rules
     rules.complete_checks_capacity = False
     rules.complete_one_ctx_here = False
     rules.flush_data_bypasses_elevator = True
+    rules.delay_run_keeps = False
     rules.bfq_groups = bfq_groups
     rules.bfq_group_threshold = bfq_group_threshold
     return rules

@@ -21,13 +21,11 @@ from blktwin.lab.stack import Stack, find_rules
 from blktwin.lab.world import World
 from blktwin.rng import Rng
 from blktwin.sim.devices.spec import parse_device
-from blktwin.sim.hosts import Host, get_host
+from blktwin.sim.hosts import get_host
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_USEC
 
 HOSTS = {"5.10": "tcg-5.10", "5.17": "tcg-6.1", "6.1": "tcg-6.1", "6.12": "tcg-6.1", "7.2": "tcg-7.2"}
 """No row of the CPU fit is of 6.12, so it runs on the costs of 6.1."""
-BFQ_NS = {"5.10": 3740, "5.17": 2700, "6.1": 2700, "6.12": 2700, "7.2": 2630}
-"""What BFQ costs an I/O in those VMs beyond mq-deadline's elevator cost: bfq.root.1w against mq-deadline.root.1w."""
 CHUNK_EVENTS = 20_000
 FOREVER_US = 3_600_000_000
 JITTER_STREAM = 31
@@ -76,19 +74,10 @@ class Bench:
             scheduler=self.scheduler,
             tunables=self.tunables if self.scheduler == "bfq" else [],
             rules=find_rules(self.kernel),
-            host=get_host(self.host) if self.host else host_of(self.kernel, self.scheduler),
+            host=get_host(self.host) if self.host else get_host(HOSTS[self.kernel]),
             seed=seed,
             faults={"slow_io_ppm": 500_000, "slow_io_ns": self.jitter} if self.jitter else {},
         )
-
-
-def host_of(kernel: str, scheduler: str) -> Host:
-    """Return the VM of a kernel; under BFQ the elevator costs more."""
-    host = get_host(HOSTS[kernel])
-    if scheduler != "bfq":
-        return host
-    costs = {**host.costs, "elevator": host.costs["elevator"] + BFQ_NS[kernel]}
-    return Host(host.name, host.source, host.cpus, host.cache_cpus, host.hz, costs)
 
 
 def plan_of(loads: Sequence[Load], seed: int, jitter_us: int = START_JITTER_US) -> JobPlan:

@@ -2,19 +2,23 @@
 
 user_io: the gap between a completion and the next issue (1/IOPS - latency of the QD1 row). scale: one factor on all
 costs of the path, so that the QD1 row's throughput comes out. sleep: what overlaps with the device at QD1 and does
-not under load, so that the loaded row's throughput comes out. `python -m blktwin.lab.fit` prints the hosts that
+not under load, so that the loaded row's throughput comes out. bfq: what the QD1 row takes longer under BFQ than under
+mq-deadline. `python -m blktwin.lab.fit` prints the hosts that
 sim/hosts.toml has.
 """
 
 from __future__ import annotations
 
-from blktwin.lab.truth import KERNELS, LOADED_ROW, QD1_ROW, measure, read_truth
+import json
+from pathlib import Path
+
+from blktwin.lab.truth import KERNELS, LOADED_ROW, QD1_ROW, TRUTH_DIR, measure, read_truth
 from blktwin.sim.costs import COST_NAMES
 from blktwin.sim.hosts import Host, get_host
 
 SHAPE = "tcg-shape"
 FREE = ("user_io", "sleep")
-SHARED = ("elevator", "cgroup_level", "aio")
+SHARED = ("elevator", "cgroup_level", "aio", "bfq")
 """Instruction counts that all kernels share, not scaled."""
 
 
@@ -64,6 +68,14 @@ def solve_sleep(kernel: str, shape: Host, user_io: int, scale: float, period_us:
     return (low + high) // 2
 
 
+def bfq_cost(kernel: str, folder: Path = TRUTH_DIR) -> int:
+    """Return what BFQ costs an I/O (ns) beyond mq-deadline, from their QD1 rows."""
+    rows = json.loads((folder / f"bfq-{kernel}.json").read_text())["rows"]
+    bfq: float = rows["bfq.root.1w"]["iops"]
+    deadline: float = rows["mq-deadline.root.1w"]["iops"]
+    return round(1e9 / bfq - 1e9 / deadline)
+
+
 def as_toml(kernel: str, scale: float, user_io: int, sleep: int) -> str:
     """Return the host's table for sim/hosts.toml."""
     shape = get_host(SHAPE)
@@ -73,7 +85,7 @@ def as_toml(kernel: str, scale: float, user_io: int, sleep: int) -> str:
         f'python -m blktwin.lab.fit: scale {scale:.3f}."',
         f'inherit = "{SHAPE}"',
     ]
-    costs = with_costs(shape, scale, user_io, sleep).costs
+    costs = {**with_costs(shape, scale, user_io, sleep).costs, "bfq": bfq_cost(kernel)}
     lines += [f"{name} = {costs[name]}" for name in COST_NAMES if costs[name] != shape.costs[name]]
     return "\n".join(lines) + "\n"
 

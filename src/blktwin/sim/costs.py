@@ -22,6 +22,7 @@ COST_NAMES: Final = (
     "plug",
     "insert",
     "elevator",
+    "bfq",
     "issue",
     "irq",
     "idle_exit",
@@ -62,6 +63,8 @@ class Costs:
         """Put into a software queue or elevator, and take out."""
         self.elevator_ns: i64 = 0
         """What an elevator adds to that: sort, merge lookup, choice."""
+        self.bfq_ns: i64 = 0
+        """What BFQ costs per I/O beyond another elevator."""
         self.issue_ns: i64 = 0
         """The driver's queue_rq."""
         self.irq_ns: i64 = 0

@@ -205,6 +205,14 @@ class SimMachine(Machine):
         else:
             self.hand_to_worker(item)
 
+    def postpone_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
+        """Take pending work back from its timer, and queue it with the new delay."""
+        item = work.slot
+        if work.is_pending and isinstance(item, SimWork) and not item.is_listed:
+            self.events.remove(item)
+            work.is_pending = False
+        self.queue_work(work, delay_ns, cpu)
+
     def hand_to_worker(self, item: SimWork) -> None:
         """Give a work item to its CPU's worker and wake that."""
         worker = self.cpus[item.cpu].worker

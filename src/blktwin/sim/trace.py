@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
 
+from blktwin.block.bfq.scheduler import Bfq
 from blktwin.block.bio import Bio, rwbs
 from blktwin.block.machine import Task
 from blktwin.block.request import Request
@@ -81,8 +82,11 @@ class CostTrace(Tracepoints):
     def rq_insert(self, rq: Request) -> None:
         """Charge the stay in an elevator or software queue."""
         self.machine.local_ns += self.costs.insert_ns
-        if rq.q.elevator is not None:
+        elevator = rq.q.elevator
+        if elevator is not None:
             self.machine.local_ns += self.costs.elevator_ns
+            if isinstance(elevator, Bfq):
+                self.machine.local_ns += self.costs.bfq_ns
 
     def rq_issue(self, rq: Request) -> None:
         """Charge the driver's queue_rq."""
