@@ -124,10 +124,10 @@ class Hand:
         rules: Rules | str = "6.12",
         *,
         hz: int = 250,
-        is_rotational: bool = False,
+        is_rotational: int = 0,
         depth: int = 64,
         nr_requests: int = 0,
-        is_running: bool = False,
+        is_running: int = 0,
         low_latency: int = 0,
         **tunables: int,
     ) -> None:
@@ -136,7 +136,7 @@ class Hand:
         self.machine = TimerMachine(hz)
         self.device = HandDevice()
         self.limits = QueueLimits()
-        self.limits.is_rotational = is_rotational
+        self.limits.is_rotational = bool(is_rotational)
         self.bfq = Bfq()
         self.log = EventLog()
         self.bfq.log = self.log

@@ -326,7 +326,6 @@ def test_class_and_weight_are_compared_where_they_compete() -> None:
             hand.skip(700 * MS)
     be, rt = IOPRIO_CLASS_BE, IOPRIO_CLASS_RT
     for higher, lower in (
-        (("/", rt, 7), ("/", be, 0)),
         (("/", be, 0), ("/", be, 4)),
         (("/a", be, 4), ("/", be, 0)),
         (("/b", be, 4), ("/a", be, 0)),

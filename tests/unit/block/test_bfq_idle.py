@@ -1,4 +1,4 @@
-"""Idling: the decision tables of spec §4.9, the timer's length, and what the charge of async writes has to do with it."""
+"""Idling: the decision tables of spec §4.9, the timer's length, and the charge of async writes that depends on them."""
 
 from __future__ import annotations
 
