@@ -188,8 +188,9 @@ def idle_to_busy(bfqd: BfqData, bfqq: BfqQueue, old_coeff: i64, bic: BfqIoCq, no
     """
     jif = bfqd.jif()
     is_long_idle = idle_for_long_time(bfqd, bfqq, jif)
+    in_burst = bfqq.in_large_burst
     is_in_time = now_ns <= bfqq.last_end_request_ns + 3 * bfqd.slice_idle_ns
-    is_interactive = is_long_idle and not bfqq.in_large_burst and has_default_weight(bfqd, bfqq)
+    is_interactive = is_long_idle and not in_burst and has_default_weight(bfqd, bfqq)
     is_softrt = is_soft_rt(bfqd, bfqq, jif)
     is_own = bfqq.bic is not None or bic.stably_merged
     deserves = bfqd.low_latency and (bfqq.wr_coeff > 1 or (bfqq.is_sync and is_own and (is_interactive or is_softrt)))
@@ -198,7 +199,7 @@ def idle_to_busy(bfqd: BfqData, bfqq: BfqQueue, old_coeff: i64, bic: BfqIoCq, no
         leave_burst(bfqd, bfqq)
     bfqq.just_created = False
     if bfqd.low_latency and bfqq.split_jif + bfqd.wr_min_idle_jif < jif:
-        update_on_arrival(bfqd, bfqq, old_coeff, is_interactive, is_softrt, deserves, jif)
+        update_on_arrival(bfqd, bfqq, old_coeff, is_interactive, is_softrt, deserves, in_burst)
         if old_coeff != bfqq.wr_coeff:
             bfqq.prio_changed = True
     bfqq.last_idle_bklogged_jif = jif

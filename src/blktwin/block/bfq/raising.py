@@ -73,9 +73,9 @@ def is_soft_rt(bfqd: BfqData, bfqq: BfqQueue, jif: i64) -> bool:
 
 
 def update_on_arrival(
-    bfqd: BfqData, bfqq: BfqQueue, old_coeff: i64, is_interactive: bool, soft_rt: bool, deserves: bool, jif: i64
+    bfqd: BfqData, bfqq: BfqQueue, old_coeff: i64, is_interactive: bool, soft_rt: bool, deserves: bool, in_burst: bool
 ) -> None:
-    """Begin, change or end the raising of a queue that becomes busy.
+    """Begin, change or end the raising of a queue that becomes busy; in_burst: it came in a large one.
 
     Kernel: bfq_update_bfqq_wr_on_rq_arrival(), block/bfq-iosched.c, v6.12.
     """
@@ -97,14 +97,14 @@ def update_on_arrival(
     elif is_interactive:
         bfqq.wr_cur_max_jif = wr_duration(bfqd)
         set_coeff(bfqd, bfqq, WR_COEFF)
-    elif bfqq.in_large_burst:
+    elif in_burst:
         set_coeff(bfqd, bfqq, 1)
     elif soft_rt:
         if bfqq.wr_cur_max_jif != bfqd.wr_rt_max_jif:
             bfqq.wr_start_at_switch_to_srt_jif = bfqq.last_wr_start_finish_jif
             bfqq.wr_cur_max_jif = bfqd.wr_rt_max_jif
             set_coeff(bfqd, bfqq, WR_COEFF * SOFTRT_WEIGHT_FACTOR)
-        bfqq.last_wr_start_finish_jif = jif
+        bfqq.last_wr_start_finish_jif = bfqd.jif()
 
 
 def raise_async(bfqd: BfqData, bfqq: BfqQueue) -> None:
