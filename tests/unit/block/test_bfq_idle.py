@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bfq_hand import Hand
+from bfq_hand import Armed, Hand
 from block_world import MS, HandTask
 
 from blktwin.block.bfq.charge import serv_to_charge
@@ -204,12 +204,12 @@ def test_the_length_of_idling(slice_us: int, is_seeky: bool, coeff: int, is_symm
     mine.wr_coeff = coeff
     now = hand.machine.now
     arm_idle_timer(hand.bfqd, mine)
-    assert mine.wait_request
-    assert getattr(hand.bfqd.idle_timer.slot, "expires_ns") == now + expected_us * 1000  # noqa: B009
+    slot = hand.bfqd.idle_timer.slot
+    assert isinstance(slot, Armed)
+    assert (mine.wait_request, slot.expires_ns) == (True, now + expected_us * 1000)
     assert hand.bfqd.last_idling_start_ns == now
     stop_idling(hand.bfqd, mine)
-    assert not mine.wait_request
-    assert hand.machine.timers == []
+    assert (mine.wait_request, hand.machine.timers) == (False, [])
 
 
 @pytest.mark.parametrize(
