@@ -16,9 +16,8 @@ from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack, find_rules
 from blktwin.sim.devices.spec import parse_device
 
-DEMO_SEEDS = SEEDS[:5]
 IS_COMPILED = not blktwin.fio.job.__file__.endswith(".py")
-RUNTIME_NS = 8_000_000_000
+RUNTIME_NS = 12_000_000_000
 
 
 def run_once(scheduler: str) -> RunResult:
@@ -33,16 +32,18 @@ def run_once(scheduler: str) -> RunResult:
 def main(scheduler: str = "bfq") -> int:
     """Print fio's output of one run, then the mail's table."""
     began = time.monotonic()
-    seeds = DEMO_SEEDS if IS_COMPILED else DEMO_SEEDS[:1]
-    command = f"blktwin run examples/{JOB} --runtime 8s --device {DEVICE} --scheduler bfq --cgroup /c1 --rules {BEFORE}"
+    seeds = SEEDS if IS_COMPILED else SEEDS[:1]
+    command = (
+        f"blktwin run examples/{JOB} --runtime 12s --device {DEVICE} --scheduler bfq --cgroup /c1 --rules {BEFORE}"
+    )
     print(f"== {command}")
     sys.stdout.write(render(run_once(scheduler), ["normal"]))
-    print("fio's group line divides the bytes of 15 s by one job's 8 s, so it shows more than the drive can do.\n")
+    print("fio's group line divides the bytes of 19 s by one job's 12 s, so it shows more than the drive can do.\n")
     print("Throughput while all eight jobs run, MiB/s: the mail on concurrent sync I/O (March 2022), and this model")
     workers = min(2, os.cpu_count() or 1)
     print("\n".join(table(compare(seeds, scheduler=scheduler, workers=workers))))
     print("Before, outside root, BFQ idles for one job at a time and injects some I/O of the others: the value depends")
-    print(f"on the drive's jitter: it is the median of {len(seeds)} seeds here, of {len(SEEDS)} in docs/accuracy.md.")
+    print(f"on the drive's jitter: it is the median of {len(seeds)} seeds.")
     print(f"({time.monotonic() - began:.0f} s)")
     return 0
 
