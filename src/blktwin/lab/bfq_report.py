@@ -12,10 +12,11 @@ from blktwin.lab.bfq_weights import Share
 
 SEED_INTRO = """## BFQ: the mail on concurrent sync I/O
 
-`examples/bfq-concurrent-sync-io.fio` on the profile seed2-nvme: MiB/s in the five seconds after the last of the eight jobs
-has started. Before, outside root, BFQ keeps the device for one job at a time and injects I/O of the others; how much
-depends on the drive's jitter, so that cell is the median of all seeds (limit 5%; the others 3%). The profile's spread of
-write latencies was set so that this median is near the mail's: it is no evidence for the model, the other cells are.
+`examples/bfq-concurrent-sync-io.fio` on the profile seed2-nvme: MiB/s in the five seconds after the last of the eight
+jobs has started. Before, outside root, BFQ keeps the device for one job at a time and injects I/O of the others; how
+much depends on the drive's jitter, so that cell is the median of all seeds (limit 5%; the others 3%). The profile's
+spread of write latencies was set so that this median is near the mail's: it is no evidence for the model, the other
+cells are.
 """
 
 SCENARIO_INTRO = """## BFQ: who shares a slow null_blk
