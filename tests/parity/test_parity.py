@@ -32,6 +32,7 @@ COMMANDS: dict[str, list[str]] = {
     "devices": ["tests/closed_loop.py"],
     "jobs": ["tests/job_mix.py"],
     "goldens": ["tests/golden_runs.py"],
+    "bfq": ["tests/bfq_runs.py"],
 }
 """Arguments of python, run below the repository's root; each must print something and exit 0."""
 
