@@ -51,13 +51,21 @@ class Cpu(Event):
             task.next_runnable = None
             self.head = task
             self.tail = task
-        elif at_head:
+        elif at_head or self.goes_before_worker(task):
             task.next_runnable = self.head
             self.head = task
         else:
             task.next_runnable = None
             tail.next_runnable = task
             self.tail = task
+
+    def goes_before_worker(self, task: Task) -> bool:
+        """Say whether task, woken while another task was in user space or could still be preempted, ran before that one
+        queued the work which the worker at the head waits for (code runs ahead, so it is queued already)."""
+        worker = self.worker
+        if worker is None or self.head is not worker:
+            return False
+        return task.runnable_at_ns + self.machine.submit_atomic_ns < worker.runnable_at_ns
 
     def pop(self, now_ns: i64) -> Task | None:
         """Take the first task that has been woken by now; who wakes it may be ahead of the event queue."""

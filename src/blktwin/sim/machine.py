@@ -91,6 +91,9 @@ class SimMachine(Machine):
         self.events: EventQueue = EventQueue()
         self.costs: Costs = costs
         self.faults: Faults = faults
+        self.submit_atomic_ns: i64 = costs.submit_ns + costs.alloc_ns + costs.insert_ns + costs.elevator_ns
+        """For how long a submitter could not be preempted when it queues work: since it has its bio."""
+        self.submit_atomic_ns += costs.bfq_ns
         self.local_ns: i64 = 0
         self.irq_start_ns: i64 = 0
         cpus: list[Cpu] = []
