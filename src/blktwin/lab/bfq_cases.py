@@ -14,8 +14,9 @@ from blktwin.lab.run import prepare
 from blktwin.lab.stack import Stack, find_rules
 from blktwin.sim.devices.spec import parse_device
 
-SATA = "/dev/sda=sata-ssd,write_mib_s=112,cache_write=lognormal(75us, 0.1)"
-"""112 MiB/s is the mail's ceiling; that a lone writer gets less than its 51.2 is all that is known of the latency."""
+SATA = "/dev/sda=sata-ssd,write_mib_s=112,cache_write=lognormal(40us, 0.1)"
+"""112 MiB/s is the mail's ceiling. The latency is not told: this one was chosen in sight of its 51.2 MiB/s, of which
+the model's seeds make 35 to 52."""
 SATA_MIB_S = {("before", "/"): 112.0, ("before", "/c1"): 51.2, ("after", "/"): 112.0, ("after", "/c1"): 112.0}
 SATA_RAMP_MS = 4000
 """A slow disk's writers stay raised for 3.75 s."""
