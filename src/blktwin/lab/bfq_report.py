@@ -114,8 +114,8 @@ def rows_summary(rows: list[RatioRow]) -> str:
     return (
         f"Median error {middle(rows):.1%} (limit {MEDIAN_LIMIT:.0%}); {len(rows) - missed} of {len(rows)} rows are "
         f"within {WORST_LIMIT:.0%}. In {len(steady)} rows the seeds agree: there the median error is "
-        f"{middle(steady):.1%}. {len(chaotic)} are chaotic (the seeds differ by more than {CHAOTIC - 1:.0%}), and one run of a kernel says "
-        f"little: in {reached} of them it lies within the seeds' range."
+        f"{middle(steady):.1%}. {len(chaotic)} are chaotic (the seeds differ by more than {CHAOTIC - 1:.0%}), "
+        f"and one run of a kernel says little: in {reached} of them it lies within the seeds' range."
     )
 
 
