@@ -124,6 +124,7 @@ def test_a_process_takes_its_queue_along(place: str, target: str) -> None:
     assert bfqq.group_path == target
     assert bfqq.sched_data is hand.group(target).children
     assert hand.log.of("move") == ["move /a"]
+    assert hand.group("/a").last_bfqq_created is not bfqq
     assert bfqq.is_busy
     assert hand.group("/a").allocated == bfqq.allocated * (target == "/a/x") + hand.queue(other).allocated
     while hand.bfqd.queued or hand.given:

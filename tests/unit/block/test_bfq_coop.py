@@ -305,12 +305,13 @@ def test_what_is_saved_and_given_back() -> None:
     bfqq, bic = hand.queue(task), hand.bic(task)
     bfqq.has_short_ttime, bfqq.is_io_bound = False, False
     bfqq.ttime_samples, bfqq.ttime_mean_ns, bfqq.last_serv_ns, bfqq.inject_limit = 200, 5000, 77, 3
-    bfqq.wr_coeff, bfqq.wr_cur_max_jif = 30, 900
+    bfqq.wr_coeff, bfqq.wr_cur_max_jif, bfqq.service_from_wr = 30, 900, 4711
     save_state(hand.bfqd, bfqq)
     bfqq.has_short_ttime, bfqq.is_io_bound = True, True
     bfqq.ttime_samples, bfqq.ttime_mean_ns, bfqq.last_serv_ns, bfqq.inject_limit = 0, 0, 0, 0
-    bfqq.wr_coeff = 1
+    bfqq.wr_coeff, bfqq.service_from_wr = 1, 0
     resume_state(hand.bfqd, bfqq, bic, False)
+    assert bfqq.service_from_wr == 4711
     assert (bfqq.has_short_ttime, bfqq.is_io_bound) == (False, False)
     assert (bfqq.ttime_samples, bfqq.ttime_mean_ns, bfqq.last_serv_ns, bfqq.inject_limit) == (200, 5000, 77, 3)
     assert (bfqq.wr_coeff, bfqq.prio_changed) == (30, True)

@@ -223,6 +223,10 @@ def test_defaults(hz: int, timeout: int) -> None:
         ("slice_idle_us", 3500, {"slice_idle": 3}),
         ("timeout_sync", 50, {"timeout_sync": 52}),
         ("max_budget", 4096, {}),
+        ("strict_guarantees", 1, {}),
+        ("low_latency", 1, {}),
+        ("fifo_expire_sync", 1, {}),
+        ("fifo_expire_async", 999, {}),
         ("back_seek_max", 1, {}),
     ],
 )
