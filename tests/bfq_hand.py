@@ -290,4 +290,5 @@ class Hand:
     def check(self) -> None:
         """Audit."""
         self.history.has_moved = bool(self.log.of("move"))
+        self.history.has_raised = bool(self.log.of("raise"))
         audit(self.bfqd, self.history)

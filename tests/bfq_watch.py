@@ -94,6 +94,7 @@ class WatchLog(BfqLog):
 
     def raised(self, bfqd: BfqData, bfqq: BfqQueue, before: int) -> None:
         """Only these coefficients exist."""
+        self.seen["raised"] += 1
         self.seen[f"raised {before}->{bfqq.wr_coeff}"] += 1
         assert bfqq.wr_coeff in (1, 30, 3000)
 

@@ -290,6 +290,7 @@ class BfqWorld(CostTrace):
             if log.is_dirty:
                 log.is_dirty = False
                 self.history.has_moved = log.seen["moved"] > 0
+                self.history.has_raised = log.seen["raised"] > 0
                 audit(bfqd, self.history)
         return fired
 
