@@ -13,7 +13,7 @@ from mypy_extensions import i64, mypyc_attr
 from blktwin.block.bdev import FsyncCall
 from blktwin.block.bio import BLK_STS_OK, REQ_OP_DISCARD, REQ_OP_READ, REQ_OP_WRITE, STATUS_ERRNO
 from blktwin.block.cgroup import Cgroup
-from blktwin.block.ioprio import effective, pack
+from blktwin.block.ioprio import effective
 from blktwin.block.machine import Machine, Task, Timer
 from blktwin.block.plug import Plug
 from blktwin.block.syscalls import SYS_FSYNC
@@ -91,7 +91,7 @@ class IoThread(Task):
         self.watcher: ThreadWatcher = watcher
         self.number: int = number
         self.stat: ThreadStat = ThreadStat(spec)
-        self.ioprio = effective(pack(spec.prioclass, spec.prio) if spec.prioclass else 0, spec.nice)
+        self.ioprio = effective(spec.io_priority(), spec.nice)
         self.phase: i64 = PHASE_START
         self.timer: WakeTimer = WakeTimer(self)
         self.sleep_until_ns: i64 = 0

@@ -15,7 +15,6 @@ from blktwin.fio.spec import JobSpec
 from blktwin.fio.stats import DirectionStat, ThreadStat
 
 DIRECTIONS = 3
-BE_CLASS = 2
 
 
 @dataclass(slots=True)
@@ -142,13 +141,6 @@ class Lane:
         return 1000 * self.io_bytes // self.runtime_ms if self.runtime_ms else 0
 
 
-def io_priority(spec: JobSpec) -> int:
-    """Return the kernel's ioprio value of a job: class << 13 | level; 0 when the job sets none."""
-    if not (spec.prio or spec.prioclass or "prio" in spec.options):
-        return 0
-    return (spec.prioclass or BE_CLASS) << 13 | spec.prio
-
-
 @dataclass(slots=True)
 class Report:
     """One block of output: a thread, or the threads of a group under group_reporting."""
@@ -229,7 +221,7 @@ class Report:
             lane = self.lanes[READ if self.is_mixed else ddir]
             lane.add(direction, stat.runtime_ms(ddir))
             if has_prios:
-                lane.add_prio(io_priority(job.spec), direction.lat if job.spec.lat_percentiles else direction.clat)
+                lane.add_prio(job.spec.io_priority(), direction.lat if job.spec.lat_percentiles else direction.clat)
         self.sync.merge(stat.sync)
         self.sync_ios += stat.sync_ios
         self.job_runtime_ms += stat.job_runtime_ms()
@@ -255,7 +247,7 @@ def make_reports(threads: list[JobResult]) -> list[Report]:
     reports = []
     for jobs in members:
         report = Report(jobs[0].spec, jobs[0].spec, jobs[0].pid)
-        has_prios = len({io_priority(job.spec) for job in jobs}) > 1
+        has_prios = len({job.spec.io_priority() for job in jobs}) > 1
         for job in jobs:
             report.add(job, has_prios)
         reports.append(report)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from blktwin.fio.ddir import READ, TRIM, WRITE
 
 Triple = tuple[int, int, int]
+BE_CLASS = 2
 
 
 @dataclass(slots=True)
@@ -162,6 +163,16 @@ class JobSpec:
         used[WRITE] = kind in ("write", "rw", "trimwrite")
         used[TRIM] = kind in ("trim", "trimwrite")
         return used[0], used[1], used[2]
+
+    def io_priority(self) -> int:
+        """Return the kernel's ioprio value that fio sets: class << 13 | level, best effort if only a level is given; 0 if
+        the job sets neither.
+
+        fio: ioprio_value() in thread_main(), 3.33.
+        """
+        if not (self.prio or self.prioclass or "prio" in self.options):
+            return 0
+        return (self.prioclass or BE_CLASS) << 13 | self.prio
 
     @property
     def is_random(self) -> bool:

@@ -136,3 +136,11 @@ def test_cgroups_nest_below_the_run() -> None:
 def test_threads_spread_over_the_cpus() -> None:
     made = world("--filename=/dev/sda --size=1m --numjobs=5", cpus=2)
     assert [thread.cpu for thread in made.threads] == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "ioprio"),
+    [("", 2 << 13 | 4), ("--prio=7", 2 << 13 | 7), ("--prio=0", 2 << 13), ("--prioclass=1 --prio=3", 1 << 13 | 3)],
+)
+def test_a_level_without_a_class_is_best_effort(words: str, ioprio: int) -> None:
+    assert world(f"--filename=/dev/sda --size=1m {words}").threads[0].ioprio == ioprio
