@@ -165,8 +165,9 @@ class JobSpec:
         return used[0], used[1], used[2]
 
     def io_priority(self) -> int:
-        """Return the kernel's ioprio value that fio sets: class << 13 | level, best effort if only a level is given; 0 if
-        the job sets neither.
+        """Return the kernel's ioprio value that fio sets, class << 13 | level; 0 if the job sets neither.
+
+        A level alone is best effort.
 
         fio: ioprio_value() in thread_main(), 3.33.
         """

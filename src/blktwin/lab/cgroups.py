@@ -263,6 +263,8 @@ def read_keys(result: CgroupFile, where: Path_, table: Table, known: tuple[str, 
     for key, value in flatten(table, known):
         if key not in known:
             hint = near(key, known) or f"; there are {', '.join(key for key in known if key not in ALIASES)}"
+            if key == "jobs":
+                hint = ': a job moves with move = "JOB" and to = "/CGROUP"'
             raise result.error((*where, key), f"no such key{hint}")
         name = ALIASES.get(key, key)
         if name in values:
