@@ -176,19 +176,23 @@ class CgroupControl:
         for dev, one in self.resolve(where, devices).items():
             group.set_dev_weight(dev, one)
 
-    def remove(self, group: Cgroup, change: Change) -> None:
+    def remove(self, top: Cgroup, change: Change) -> None:
         """Remove a cgroup and all below it, from the bottom up."""
-        for child in group.children:
-            self.remove(child, change)
-        left = [t.spec.name for t in self.threads if t.cgroup is group and t.phase != PHASE_DONE]
-        if left and group.is_online:
-            who = ", ".join(dict.fromkeys(left))
-            where = f"{self.file.file}:{self.file.line_of(change.where)}"
-            self.notes.append(
-                f"{where}: {group.path} is removed at {time_text(change.time_ns)} with {who} in it: "
-                "from then on its I/O counts for the cgroup above"
-            )
-        group.go_offline()
+        groups: list[Cgroup] = []
+        waiting = [top]
+        while waiting:
+            groups.append(waiting.pop())
+            waiting += groups[-1].children
+        for group in reversed(groups):
+            left = [t.spec.name for t in self.threads if t.cgroup is group and t.phase != PHASE_DONE]
+            if left and group.is_online:
+                who = ", ".join(dict.fromkeys(left))
+                where = f"{self.file.file}:{self.file.line_of(change.where)}"
+                self.notes.append(
+                    f"{where}: {group.path} is removed at {time_text(change.time_ns)} with {who} in it: "
+                    "from then on its I/O counts for the cgroup above"
+                )
+            group.go_offline()
 
     def note_resident(self, thread: IoThread) -> None:
         """Remember that a job was in its cgroup."""

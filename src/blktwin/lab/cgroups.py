@@ -34,6 +34,8 @@ KINDS = ("cgroup", "move", "remove")
 CHANGE_KEYS = ("time", *KINDS, "to", *WEIGHT_KEYS)
 SECTIONS = ("cgroup", "at")
 FILE_BYTES_MAX = 16 << 20
+PATH_BYTES_MAX = 4095
+NAME_BYTES_MAX = 255
 TIME_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "": 10**9, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 TIME_MAX_NS = 10 * 366 * 86_400 * 10**9
 
@@ -44,9 +46,9 @@ Table = dict[str, object]
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
 _KEY = re.compile(rf"\s*((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*=")
 _HEADER = re.compile(rf"\s*(\[\[?)\s*((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*\]")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
 _AT_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
-_DEVICE = re.compile(r"/dev/\S+|\d+:\d+")
+_DEVICE = re.compile(r"/dev/\S+|[0-9]+:[0-9]+")
 
 
 @dataclass(slots=True)
@@ -245,11 +247,12 @@ def check_removed(result: CgroupFile) -> None:
     """Refuse changes to what an earlier change has removed."""
     gone: dict[str, int] = {}
     for change in result.changes:
-        for path, time_ns in gone.items():
-            if change.path == path or change.path.startswith(path + "/"):
+        path = change.path
+        while path:
+            if path in gone:
                 key = "to" if change.kind == "move" else change.kind
-                message = f"{change.path} is gone since {time_text(time_ns)}"
-                raise result.error((*change.where, key), message)
+                raise result.error((*change.where, key), f"{change.path} is gone since {time_text(gone[path])}")
+            path = path.rpartition("/")[0]
         if change.kind == "remove":
             gone[change.path] = change.time_ns
 
@@ -323,7 +326,10 @@ def read_names(result: CgroupFile, where: Path_, value: object) -> list[str]:
 
 def read_time_ns(result: CgroupFile, where: Path_, value: object) -> int:
     """Return a time since the start of the run: "2s", "1.5s", "300ms", or a number of seconds."""
-    text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if isinstance(value, float):
+        # 0.00001 has the text 1e-05, which is no time.
+        text = format(Decimal(repr(value)), "f")
     match = _TIME.fullmatch(text.strip())
     if match is None or match.group(2) not in TIME_UNITS_NS:
         raise result.error(where, f'{value!r} is not a time such as "2s" or "300ms"')
@@ -346,3 +352,7 @@ def check_path(result: CgroupFile, where: Path_, path: str) -> None:
         raise result.error(where, f'a cgroup\'s path is absolute: "/{path}"')
     if any(part in ("", ".", "..") for part in path[1:].split("/")):
         raise result.error(where, "is not a plain path such as /a/b (no //, no . or .., no / at the end)")
+    if not path.isprintable():
+        raise result.error(where, "holds a character that cannot be printed")
+    if len(path.encode()) > PATH_BYTES_MAX or max(len(part.encode()) for part in path.split("/")) > NAME_BYTES_MAX:
+        raise result.error(where, f"has more than {PATH_BYTES_MAX} bytes, or {NAME_BYTES_MAX} between two slashes")

@@ -162,6 +162,9 @@ A = '[cgroup."/a"]\n'
         ("[cgroup]\n'/a' = 3", r'c.toml:2: cgroup."/a": must be a table'),
         ('[cgroup."/a/"]', r'c.toml:1: cgroup."/a/": is not a plain path'),
         ('[cgroup."/a/../b"]', "is not a plain path"),
+        ('[cgroup."/a\\u001b[2J"]', "c.toml:1: .* holds a character that cannot be printed"),
+        (f'[cgroup."/{"x" * 256}"]', "has more than 4095 bytes, or 255 between two slashes"),
+        (f'[cgroup."{"/a" * 2048}"]', "has more than 4095 bytes"),
         (A + "\nio.bfq.wieght = 30", r'c.toml:3: cgroup."/a".io.bfq.wieght: no such key; did you mean io.bfq.weight\?'),
         (A + "weight = 30", r'c.toml:2: cgroup."/a".weight: no such key; did you mean'),
         (A + "io = {}", r'c.toml:2: cgroup."/a".io: no such key'),
@@ -191,7 +194,9 @@ A = '[cgroup."/a"]\n'
         ('[[at]]\ntime = "2d"\nremove = "/a"', "'2d' is not a time"),
         ('[[at]]\ntime = -1\nremove = "/a"', "-1 is not a time"),
         ('[[at]]\ntime = true\nremove = "/a"', "True is not a time"),
-        ('[[at]]\ntime = 1e99\nremove = "/a"', "1e.99 is not a time"),
+        ('[[at]]\ntime = 1e99\nremove = "/a"', "1e.99 is more than ten years"),
+        ('[[at]]\ntime = inf\nremove = "/a"', "inf is not a time"),
+        ('[[at]]\ntime = "\u0662s"\nremove = "/a"', "is not a time"),
         ('[[at]]\ntime = 999999999\nremove = "/a"', "more than ten years"),
         (AT, r"c.toml:1: at\[1\]: needs one of cgroup, move, remove; it has none"),
         (AT + 'remove = "/a"\n' + AT + 'remove = "/b"\nmove = "t"', r"c.toml:4: at\[2\]: .* it has move and remove"),
@@ -229,6 +234,16 @@ def test_whatever_is_wrong_has_a_line(edits: list[tuple[int, int, str]]) -> None
         found = (error.file, error.line)
     assert found[0] == "c.toml"
     assert found[1] > 0
+
+
+def test_small_times_and_a_deep_cgroup_that_is_removed() -> None:
+    """A time is a number however Python would write it; what is removed may be deeper than Python's stack."""
+    assert parse_cgroups(A + '[[at]]\ntime = 0.00001\nremove = "/a"', "c.toml").changes[0].time_ns == 10_000
+    deep = "/a" * 1200
+    world = world_of(f'[cgroup."{deep}"]\njobs = "t1"\n[[at]]\ntime = "1ms"\nremove = "/a"', "t1")
+    assert not any(group.is_online for path, group in world.machine.cgroups.by_path.items() if path != "/")
+    [change] = world.cgroups.done
+    assert change["remove"] == "/a"
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
