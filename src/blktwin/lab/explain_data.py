@@ -39,6 +39,8 @@ class Decision:
 
     held: int = 0
     """Dispatches that got nothing."""
+    kept: int = 0
+    """Of these, those with something in the driver."""
     timers: int = 0
     refused: int = 0
     """Times that BFQ did not wait."""
@@ -50,8 +52,10 @@ class Decision:
     """Something was in the driver, and requests of other queues waited."""
     depth_ns: int = 0
     """Requests in the driver, over kept_ns."""
+    own_ns: int = 0
+    """Those of the queue itself."""
     waiting_ns: int = 0
-    """Waiting requests of other queues, over lost_ns and kept_ns."""
+    """Waiting requests of other queues (strict_guarantees: of all), over lost_ns and kept_ns."""
     facts: Counter[Facts] = field(default_factory=Counter)
     """What was seen, by the time for which it was the last thing seen, or else how often."""
     seen: Facts | None = None
@@ -59,12 +63,14 @@ class Decision:
     def add(self, other: Decision) -> None:
         """Add another second's."""
         self.held += other.held
+        self.kept += other.kept
         self.timers += other.timers
         self.refused += other.refused
         self.idle_ns += other.idle_ns
         self.lost_ns += other.lost_ns
         self.kept_ns += other.kept_ns
         self.depth_ns += other.depth_ns
+        self.own_ns += other.own_ns
         self.waiting_ns += other.waiting_ns
         self.facts.update(other.facts)
 

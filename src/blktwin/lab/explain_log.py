@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from blktwin.block.bfq.data import BfqData
 from blktwin.block.bfq.idle import idle_rule
-from blktwin.block.bfq.log import PREEMPTED, BfqLog
+from blktwin.block.bfq.log import IDLE_STRICT, PREEMPTED, BfqLog
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.lab.explain_data import Decision, Happening, Row, Second, Who, facts_of
 from blktwin.lab.explain_rules import IDLES, why_raised
+from blktwin.lab.explain_shares import Shares
 from blktwin.units import NSEC_PER_SEC
 
 MAX_EVENTS = 200
@@ -38,12 +39,14 @@ class DecisionLog(BfqLog):
         self.group_ns: dict[str, int] = {}
         self.group_since_ns: dict[str, int] = {}
         self.group_changes = 0
+        self.shares = Shares()
         # the state between two hooks
         self.second = Second(-1)
         self.until_ns = -1
         self.in_driver = 0
         self.queued = 0
         self.waiting = 0
+        self.own = 0
         self.num_groups = 0
         self.serving: BfqQueue | None = None
         self.row: Row | None = None
@@ -82,6 +85,7 @@ class DecisionLog(BfqLog):
         self.at_ns = now_ns
         second = self.second
         second.span_ns += ns
+        self.shares.account(ns)
         second.depth_ns += self.in_driver * ns
         second.groups[self.num_groups] = second.groups.get(self.num_groups, 0) + ns
         decision = self.decision
@@ -101,6 +105,7 @@ class DecisionLog(BfqLog):
                 else:
                     decision.kept_ns += ns
                     decision.depth_ns += self.in_driver * ns
+                    decision.own_ns += self.own * ns
         row = self.row
         if row is not None:
             row.service_ns += ns
@@ -111,7 +116,12 @@ class DecisionLog(BfqLog):
         """Remember what the time from now on belongs to."""
         self.queued = int(self.bfqd.queued)
         holder = self.holder
-        self.waiting = 0 if holder is None else self.queued - int(holder.nr_queued)
+        if holder is None:
+            self.waiting = self.own = 0
+            return
+        self.own = int(holder.dispatched)
+        # strict_guarantees keeps the queue's own requests waiting too.
+        self.waiting = self.queued if self.rule == IDLE_STRICT else self.queued - int(holder.nr_queued)
 
     def finish(self, now_ns: int) -> None:
         """Close everything at the end of the run."""
@@ -152,6 +162,8 @@ class DecisionLog(BfqLog):
         who.weight = int(bfqq.orig_weight)
         parent = bfqq.parent
         who.group_weight = 0 if parent is None else int(parent.weight)
+        for path, before, after in self.shares.weigh(bfqq, self.at_ns):
+            self.happened("weight", path or who.label, f"{before} -> {after}, in force from now on")
 
     def row_of(self, bfqq: BfqQueue) -> Row:
         """Return the row of a queue in this second."""
@@ -255,6 +267,7 @@ class DecisionLog(BfqLog):
         assert decision is not None
         self.sample(decision, bfqq)
         decision.held += 1
+        decision.kept += self.in_driver > 0
         self.note()
 
     def idling(self, bfqd: BfqData, bfqq: BfqQueue, rule: int, ns: int) -> None:
@@ -302,6 +315,8 @@ class DecisionLog(BfqLog):
         row = self.row_of(bfqq)
         row.requests += 1
         row.sectors += sectors
+        self.shares.see(bfqq)
+        self.shares.served(bfqq, sectors)
         who = row.who
         who.requests += 1
         who.sectors += sectors
@@ -317,12 +332,14 @@ class DecisionLog(BfqLog):
         """A request has completed."""
         self.advance()
         self.in_driver -= 1
+        self.shares.see(bfqq)
         self.note()
 
     def inserted(self, bfqd: BfqData, bfqq: BfqQueue) -> None:
         """A request arrives; the one that BFQ waits for ends the waiting."""
         self.advance()
         who = self.who(bfqq)
+        self.shares.see(bfqq)
         if who.waiting_since_ns < 0:
             self.begin_wait(who)
         if self.holder is bfqq:
@@ -370,6 +387,7 @@ class DecisionLog(BfqLog):
         self.advance()
         source, target = self.who(bfqq), self.who(into)
         self.merging = (self.at_ns, source.serial, target.serial)
+        self.shares.left(bfqq)
         name = self.name_of(int(bfqd.q.machine.current.pid))
         if name in source.jobs and len(source.jobs) > 1:
             source.jobs.remove(name)
@@ -396,6 +414,7 @@ class DecisionLog(BfqLog):
         self.advance()
         who = self.who(bfqq)
         who.path = bfqq.group_path
+        self.shares.moved(bfqq, self.at_ns)
         self.happened("move", who.label, f"from {path}")
 
     def woken_by(self, bfqd: BfqData, bfqq: BfqQueue, waker: BfqQueue) -> None:

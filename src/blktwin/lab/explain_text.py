@@ -38,7 +38,8 @@ def interval_lines(log: DecisionLog) -> list[str]:
     width = width_of(log)
     lines = [
         "  idle: nothing was in the driver, and BFQ waited for this queue; kept: something was, and BFQ held back",
-        "  requests of other queues for it; service: the length of its slots; idled Nx: its timer was armed N times",
+        "  requests of other queues for it; service: the length of its slots; idled Nx: its timer was armed N times;",
+        "  kept Nx: so often was nothing given while something was in the driver",
     ]
     if width > 1:
         lines.append(f"  (intervals of {width} s; the JSON formats have every second)")
@@ -90,10 +91,18 @@ def decision_text(rule: int, decision: Decision) -> str:
     facts = commonest(decision)
     why = RULE_NAMES[rule] if facts is None else counters_text(rule, facts, is_short=True)
     if rule in IDLES:
-        if decision.timers:
-            return f"idled {decision.timers}x: {why}"
-        return f"kept {decision.held}x: {why}"
+        return f"{verdicts_text(decision)}: {why}"
     return f"did not idle {decision.refused}x: {why}"
+
+
+def verdicts_text(decision: Decision) -> str:
+    """Return how often a rule idled and kept, what took longer first."""
+    parts = []
+    if decision.timers:
+        parts.append(f"idled {decision.timers}x")
+    if decision.kept_ns:
+        parts.insert(0 if decision.kept_ns > decision.idle_ns else 1, f"kept {decision.kept}x")
+    return ", ".join(parts) or f"kept {decision.held}x"
 
 
 def label_of(row: Row) -> str:
@@ -126,7 +135,7 @@ def event_lines(log: DecisionLog) -> list[str]:
         parts = [f"{path} {percent(ns / span)}" for path, ns in sorted(log.group_ns.items())]
         lines += ["", f"  Groups counted as pending ({log.group_changes} changes), of the run: {', '.join(parts)}"]
     if log.events:
-        lines += ["", "  Merges, splits, moves, wakers, weight raising"]
+        lines += ["", "  Merges, splits, moves, wakers, weights, weight raising"]
         for event in log.events[:MAX_EVENTS_SHOWN]:
             lines.append(f"    {event.at_ns / NSEC_PER_SEC:9.3f} s  {event.kind:8} {event.who}: {event.text}")
         rest = len(log.events) - MAX_EVENTS_SHOWN + log.dropped

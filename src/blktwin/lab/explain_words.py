@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from blktwin.block.bfq.inject import WHY_LIMIT, WHY_NAMES
-from blktwin.block.bfq.log import IDLE_GROUPS, IDLE_NOT
+from blktwin.block.bfq.log import IDLE_GROUPS, IDLE_NOT, IDLE_STRICT
 from blktwin.block.rules import BFQ_GROUPS_ACTIVATED, BFQ_GROUPS_PENDING
 from blktwin.lab.explain_data import Decision, Facts, Who
 from blktwin.lab.explain_log import TOGETHER, DecisionLog
 from blktwin.lab.explain_rules import GROUPS_RULES, IDLES, RULE_NAMES, counters_text
+from blktwin.lab.explain_shares import Sample
 from blktwin.units import NSEC_PER_MSEC, NSEC_PER_SEC
 
 NEGLIGIBLE = 0.005
 """Shares of time below this are not told."""
 INJECTED_MUCH = 0.1
 WEIGHTS_OFF = 0.15
+SAMPLE_MIN = 0.2
+"""Of the run; what each got in less says nothing of weights."""
+DEEP = 1.5
+"""With so many requests of its own in the driver a kept queue is limited by its job."""
 RAISED_MUCH = 0.1
 STARVED_NS = 500 * NSEC_PER_MSEC
 STARVED_ROUNDS = 1.5
@@ -106,17 +111,25 @@ def idle_lines(log: DecisionLog, totals: Totals) -> list[str]:
 
 def costly(log: DecisionLog, totals: Totals, rule: int, decision: Decision) -> str:
     """Say what a rule cost those who waited."""
-    cost_ns = totals.cost_ns(rule)
-    text = f"device idle {percent(totals.share(decision.idle_ns))} of the time"
+    parts = []
+    if totals.share(decision.idle_ns) >= NEGLIGIBLE / 10 or not decision.kept_ns:
+        parts.append(f"idle {percent(totals.share(decision.idle_ns))} of the time")
     if decision.kept_ns:
-        text += (
-            f" and kept at {decision.depth_ns / decision.kept_ns:.1f} in flight for another "
-            f"{percent(totals.share(decision.kept_ns))}"
-        )
-    text += (
-        f", while {decision.waiting_ns / cost_ns:.1f} requests of others waited: idling for "
-        f"{places(totals.paths[rule])} because {reason(rule, decision)}"
+        depth = decision.depth_ns / decision.kept_ns
+        own = decision.own_ns / decision.kept_ns
+        another = "another " if parts else ""
+        of_time = "" if parts else " of the time"
+        text = f"kept at {depth:.1f} in flight for {another}{percent(totals.share(decision.kept_ns))}{of_time}"
+        if own >= DEEP:
+            text += f" ({own:.1f} are the kept queue's own: only the depth of its own job limits it)"
+        parts.append(text)
+    others = "requests waited" if rule == IDLE_STRICT else "requests of others waited"
+    text = (
+        f"device {' and '.join(parts)}, while {decision.waiting_ns / totals.cost_ns(rule):.1f} {others}: "
+        f"idling for {places(totals.paths[rule])} because {reason(rule, decision)}"
     )
+    if rule == IDLE_STRICT:
+        text += ": BFQ gives nothing while anything is in the driver"
     if rule == IDLE_GROUPS:
         text += f" ({groups_text(log, decision)})"
     return text + "."
@@ -189,27 +202,29 @@ def injection_lines(totals: Totals) -> list[str]:
 
 def weight_lines(log: DecisionLog, totals: Totals, queues: list[Who]) -> list[str]:
     """Compare what groups, or the queues of the only group, got with their weights, if these differ."""
-    weights: dict[str, int] = {}
+    shares = log.shares
     by_group = len({who.path for who in queues}) > 1
+    sample = shares.groups if by_group else shares.queues
+    weights: dict[str, int] = {}
     for who in queues:
         if by_group and who.group_weight:
             weights[who.path] = who.group_weight
-        elif who.is_sync:
+        elif who.is_sync and (f"#{who.serial}" if by_group else str(who.serial)) in sample.members:
             name = who.path if by_group else who.label
             weights[name] = weights.get(name, 0) + who.weight
+    head, since = "weights", ""
+    if shares.changed_ns >= 0:
+        head = f"weights (they, or cgroups, changed in the run, last at {seconds(shares.changed_ns)})"
+        since = " since then"
     if len(set(weights.values())) < 2 or any(path.count("/") > 1 for path in weights if by_group):
-        return []
-    sectors = shared_time(log, by_group, set(weights))
-    all_weights, all_sectors = sum(weights.values()), sum(sectors.values())
-    if not all_sectors:
-        return []
-    parts = []
-    is_off = False
-    for name, weight in weights.items():
-        due, got = weight / all_weights, sectors[name] / all_sectors
-        is_off = is_off or abs(got - due) > WEIGHTS_OFF * due
-        parts.append(f"{name} (weight {weight}) {percent(got)} instead of {percent(due)}")
-    text = "weights, in the seconds in which all had requests: " + ", ".join(parts)
+        return [f"{head}: not compared with what each got."] if since else []
+    part = totals.share(sample.ns)
+    covered = f"{seconds(sample.ns)} ({percent(part)} of the run){since} in which all had requests"
+    got = sectors_by_name(log, sample, by_group)
+    if part < SAMPLE_MIN or not sum(got.values()):
+        return [f"{head}: not compared with what each got, because there are only {covered}."]
+    parts, is_off = compared(weights, got)
+    text = f"{head}, in the {covered}: " + ", ".join(parts)
     injected = totals.injected / totals.requests
     if is_off and injected > INJECTED_MUCH:
         text += (
@@ -221,25 +236,25 @@ def weight_lines(log: DecisionLog, totals: Totals, queues: list[Who]) -> list[st
     return [text + "."]
 
 
-def shared_time(log: DecisionLog, by_group: bool, names: set[str]) -> dict[str, int]:
-    """Return the sectors that each got in the seconds in which all of them got some, once all have begun."""
-    total = dict.fromkeys(sorted(names), 0)
-    begun: dict[str, int] = {}
-    for who in log.whos.values():
-        begun.setdefault(who.path if by_group else who.label, who.seen_ns)
-    from_ns = max(begun[name] for name in total)
-    for second in log.seconds:
-        if second.number * NSEC_PER_SEC < from_ns // NSEC_PER_MSEC * NSEC_PER_MSEC:
-            continue
-        got = dict.fromkeys(names, 0)
-        for row in second.rows.values():
-            name = row.path if by_group else row.who.label
-            if name in got:
-                got[name] += row.sectors
-        if all(got.values()):
-            for name, sectors in got.items():
-                total[name] += sectors
-    return total
+def compared(weights: dict[str, int], sectors: dict[str, int]) -> tuple[list[str], bool]:
+    """Return each one's share with what is due to it, and whether one is off."""
+    all_weights, all_sectors = sum(weights.values()), sum(sectors.values())
+    parts = []
+    is_off = False
+    for name, weight in weights.items():
+        due, got = weight / all_weights, sectors.get(name, 0) / all_sectors
+        is_off = is_off or abs(got - due) > WEIGHTS_OFF * due
+        parts.append(f"{name} (weight {weight}) {percent(got)} instead of {percent(due)}")
+    return parts, is_off
+
+
+def sectors_by_name(log: DecisionLog, sample: Sample, by_group: bool) -> dict[str, int]:
+    """Return what each got in the sample: cgroups by path, queues by label."""
+    out: dict[str, int] = {}
+    for key, sectors in sample.sectors.items():
+        name = ("/" if key.startswith("#") else key) if by_group else log.whos[int(key)].label
+        out[name] = out.get(name, 0) + sectors
+    return out
 
 
 # -- raising, starvation, sharing

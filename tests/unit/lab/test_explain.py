@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -13,18 +14,18 @@ from blktwin.block.bfq.log import (
     IDLE_NOT,
     IDLE_ONLY,
     IDLE_RAISED,
+    IDLE_STRICT,
     NOT_OFF,
     PREEMPTED,
     TOO_IDLE,
 )
-from blktwin.cli import main
-from blktwin.errors import UsageError
 from blktwin.fio import jobfile
 from blktwin.fio.output_json import render_json
 from blktwin.fio.results import RunResult
 from blktwin.lab.cgroups import load_cgroups
 from blktwin.lab.explain import Explain, summary
 from blktwin.lab.explain_log import DecisionLog
+from blktwin.lab.explain_text import decision_text
 from blktwin.lab.explain_words import Totals
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack, find_rules
@@ -328,47 +329,79 @@ def test_slow_thinkers_are_waited_for_in_vain() -> None:
     assert sum(decision.lost_ns for row in rows for decision in row.decisions.values()) > 10_000_000
 
 
-# -- the command
+def deep(tmp_path: Path, *extra: str, **how: object) -> tuple[DecisionLog, RunResult]:
+    """Run three libaio readers in cgroups of 100, 200 and 700."""
+    path = tmp_path / "cgroups.toml"
+    weights = {"/a": 100, "/b": 200, "/c": 700}
+    path.write_text("".join(f'[cgroup."{name}"]\nio.bfq.weight = {weight}\n' for name, weight in weights.items()))
+    jobs = "--name=global --filename=/dev/nullb0 --direct=1 --ioengine=libaio --bs=4k --rw=randread".split()
+    jobs += ["--size=1g", "--iodepth=64", "--time_based", "--runtime=2s", *extra]
+    for name in weights:
+        jobs += [f"--name={name[1:]}", f"--cgroup={name}"]
+    explain = Explain("bfq")
+    result = run("6.12", jobs, explain, cgroups=str(path), latency_us=6000, **how)  # type: ignore[arg-type]
+    [log] = explain.logs
+    return log, result
 
 
-JOB = "--name=w --filename=/dev/nullb0 --rw=randwrite --bs=4k --direct=1 --ioengine=psync --runtime=50ms --time_based"
-DEVICE = "--device=/dev/nullb0=null,latency=100us"
+def test_strict_guarantees_keep_everybody_waiting(tmp_path: Path) -> None:
+    """One request at a time: whoever has more waits for it, and that is told with its rule."""
+    log, _ = deep(tmp_path, tunables=(("iosched.strict_guarantees", "1"),))
+    totals = Totals(log)
+    decision = totals.decisions[IDLE_STRICT]
+    assert decision.kept_ns > 0.9 * totals.span_ns
+    assert decision.depth_ns / decision.kept_ns == pytest.approx(1, abs=0.01)
+    text = words(log)
+    assert "kept at 1.0 in flight for" in text
+    assert "because strict_guarantees = 1: BFQ gives nothing while anything is in the driver" in text
+    assert "harmless" not in text
+    alone = explained("6.12", ("/",), tunables=(("iosched.strict_guarantees", "1"),))
+    assert "harmless, nobody else waited" in words(alone)
 
 
-def test_text_comes_after_the_results(capsys: pytest.CaptureFixture[str]) -> None:
-    """The explanation is a result: it is on stdout, behind fio's."""
-    argv = ["run", DEVICE, "--scheduler=bfq", "--cgroup=/c1", "--explain=bfq", *JOB.split()]
-    assert main(argv) == 0
-    out = capsys.readouterr().out
-    assert out.index("Run status group 0") < out.index("BFQ on /dev/nullb0: decisions") < out.index("Summary")
-    assert "w in /c1" in out
-    assert out.endswith(".\n")
+def test_weights_of_deep_queues_are_those_of_the_run(tmp_path: Path) -> None:
+    """All had requests all the time, so the shares told are those of all but the 64 last; depth is the job's own."""
+    log, result = deep(tmp_path)
+    ios = [report.total_ios for report in result.reports()]
+    [told] = [line for line in words(log).splitlines() if line.startswith("weights")]
+    shares = [float(part) for part in re.findall(r"\) ([0-9.]+)% instead", told)]
+    assert shares == pytest.approx([100 * one / sum(ios) for one in ios], abs=1)
+    covered = re.search(r"in the [0-9.]+ s \(([0-9.]+)% of the run\) in which all had requests", told)
+    assert covered is not None
+    assert float(covered[1]) > 95
+    assert "only the depth of its own job limits it" in words(log)
+    whys = [decision_text(rule, one) for row in log.seconds[0].rows.values() for rule, one in row.decisions.items()]
+    assert all(why.startswith("kept ") for why in whys)
 
 
-def test_json_has_it_as_data(capsys: pytest.CaptureFixture[str]) -> None:
-    """The JSON formats carry it under blktwin.explain, by device."""
-    argv = ["run", DEVICE, "--scheduler=bfq", "--explain=bfq", "--output-format=json", *JOB.split()]
-    assert main(argv) == 0
-    document = json.loads(capsys.readouterr().out)
-    told = document["blktwin"]["explain"]["/dev/nullb0"]
-    assert told["requests"] == document["blktwin"]["conservation"]["completed"]
-    assert told["seconds"][0]["queues"][0]["queue"] == "w in /"
-    assert told["decisions"][0]["rule"] == "the only busy queue"
-    assert told["decisions"][0]["counters"]["tot_busy_queues"] == 1
+def test_weights_are_not_compared_by_a_short_sample(tmp_path: Path) -> None:
+    """Two jobs that meet for a tenth of the run say nothing of weights."""
+    path = tmp_path / "cgroups.toml"
+    path.write_text('[cgroup."/a"]\nio.bfq.weight = 10\n[cgroup."/b"]\nio.bfq.weight = 90\n')
+    explain = Explain("bfq")
+    run("6.12", words_of(("/a", "/b"), 900, 100), explain, cgroups=str(path))
+    text = "\n".join(summary(explain))
+    assert re.search(
+        r"weights: not compared .* because there are only 0\.\d+ s \(9\.\d% of the run\) in which all", text
+    )
+    assert "instead of" not in text
 
 
-@pytest.mark.parametrize(
-    ("extra", "error"),
-    [
-        (["--explain=bqf", "--scheduler=bfq"], "nothing explains 'bqf'; did you mean bfq?"),
-        (["--explain=bfq", "--scheduler=none"], "no device runs bfq (/dev/nullb0 has none); try --scheduler bfq"),
-        (["--explain=bfq", "--scheduler=bfq", "--output-format=terse"], "terse has no place for it"),
-    ],
-)
-def test_errors(extra: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong use is one line on stderr, before anything runs."""
-    assert main(["run", DEVICE, *extra, *JOB.split()]) == UsageError.exit_code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert error in captured.err
-    assert captured.err.count("\n") == 1
+def test_weights_that_change(tmp_path: Path) -> None:
+    """A change is an event, and what is compared is what came after it."""
+    path = tmp_path / "cgroups.toml"
+    path.write_text(
+        '[cgroup."/a"]\nio.bfq.weight = 100\n[cgroup."/b"]\nio.bfq.weight = 100\n'
+        '[[at]]\ntime = "400ms"\ncgroup = "/b"\nio.bfq.weight = 300\n'
+    )
+    log = explained("7.2", ("/a", "/b"), 0, 5000, cgroups=str(path))
+    [event] = [event for event in log.events if event.kind == "weight"]
+    assert (event.who, event.text) == ("/b", "100 -> 300, in force from now on")
+    assert 400_000_000 <= event.at_ns < 650_000_000
+    told = re.search(
+        r"weights \(they, or cgroups, changed in the run, last at 0\.\d+ s\), in the 4\.\d+ s \(\d+% of the run\) "
+        r"since then in which all had requests: /a \(weight 100\) (\d+)% instead of 25%, /b \(weight 300\)",
+        words(log),
+    )
+    assert told is not None
+    assert int(told[1]) == pytest.approx(25, abs=4)
