@@ -13,7 +13,7 @@ from blktwin.block.bfq.charge import serv_to_charge
 from blktwin.block.bfq.expire import expire, may_time_out
 from blktwin.block.bfq.idle import better_to_idle, idle_rule, must_idle, stop_idling
 from blktwin.block.bfq.inject import select_to_inject
-from blktwin.block.bfq.log import BUDGET_EXHAUSTED, BUDGET_TIMEOUT, NO_MORE_REQUESTS
+from blktwin.block.bfq.log import BUDGET_EXHAUSTED, BUDGET_TIMEOUT, IDLE_STRICT, NO_MORE_REQUESTS
 from blktwin.block.bfq.position import remove_request
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bfq.raising import update_wr
@@ -40,7 +40,12 @@ def dispatch(bfqd: BfqData) -> Request | None:
             bfqd.tot_rq_in_driver += 1
         rq.rq_flags |= RQF_STARTED
         return rq
-    if bfqd.tot_busy_queues == 0 or (bfqd.strict_guarantees and bfqd.tot_rq_in_driver > 0):
+    if bfqd.tot_busy_queues == 0:
+        return None
+    if bfqd.strict_guarantees and bfqd.tot_rq_in_driver > 0:
+        log = bfqd.log
+        if log is not None and bfqd.in_service_queue is not None:
+            log.held(bfqd, bfqd.in_service_queue, IDLE_STRICT)
         return None
     bfqq = select_queue(bfqd)
     if bfqq is None:
