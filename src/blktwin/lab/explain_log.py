@@ -154,8 +154,16 @@ class DecisionLog(BfqLog):
             who = Who(serial, jobs, bfqq.group_path, bool(bfqq.is_sync), seen_ns=self.at_ns)
             who.raised_since_ns = self.at_ns if bfqq.wr_coeff > 1 else -1
             self.weigh(who, bfqq)
+            self.came_from(who)
             self.whos[serial] = who
         return who
+
+    def came_from(self, who: Who) -> None:
+        """See whether a new queue is that of a process which left a shared one behind in another cgroup."""
+        before = [one for one in self.whos.values() if who.jobs and who.jobs[0] in one.jobs]
+        if before and before[-1].path != who.path:
+            self.shares.changed(self.at_ns)
+            self.happened("move", who.label, f"from {before[-1].path}, where others keep the queue that it shared")
 
     def weigh(self, who: Who, bfqq: BfqQueue) -> None:
         """Note the weights of a queue and its group."""

@@ -94,7 +94,13 @@ class Shares:
         """See a queue in another cgroup."""
         self.left(bfqq)
         self.see(bfqq)
+        self.changed(now_ns)
+
+    def changed(self, now_ns: int) -> None:
+        """Begin both samples anew after a change of weights or cgroups."""
         self.changed_ns = now_ns
+        self.groups.restart()
+        self.queues.restart()
 
     def weigh(self, bfqq: BfqQueue, now_ns: int) -> list[tuple[str, int, int]]:
         """Return the weights in force that are new: (cgroup, or "" for the queue's own; before; after)."""
@@ -110,9 +116,7 @@ class Shares:
             if before != weight:
                 out.append((path, before, weight))
         if out:
-            self.changed_ns = now_ns
-            self.groups.restart()
-            self.queues.restart()
+            self.changed(now_ns)
         return out
 
 

@@ -318,6 +318,19 @@ def test_moves(tmp_path: Path) -> None:
     assert sorted(row.path for row in log.seconds[0].rows.values() if row.who.jobs == ["t0"]) == ["/a", "/b"]
 
 
+def test_moves_out_of_a_shared_queue(tmp_path: Path) -> None:
+    """Whoever shares a queue gets a new one where it goes; that is a move too."""
+    path = tmp_path / "cgroups.toml"
+    path.write_text(
+        '[cgroup."/a"]\n[cgroup."/b"]\nio.bfq.weight = 300\n[[at]]\ntime = "100ms"\nmove = "t0"\nto = "/b"\n'
+    )
+    log = explained("7.2", ("/a", "/a", "/b"), 0, 900, cgroups=str(path))
+    [move] = [event for event in log.events if event.kind == "move"]
+    assert (move.who, move.text) == ("t0 in /b", "from /a, where others keep the queue that it shared")
+    assert move.at_ns >= 100_000_000
+    assert "changed in the run, last at 0." in words(log)
+
+
 def test_slow_thinkers_are_waited_for_in_vain() -> None:
     """A job that thinks longer than slice_idle lets the timer fire: TOO_IDLE, and the device was idle for it."""
     jobs = [*words_of(("/a", "/b"), 0, 400), "--thinktime=15ms"]
