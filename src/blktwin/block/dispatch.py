@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from blktwin.block.bio import BLK_STS_DEV_RESOURCE, BLK_STS_OK, BLK_STS_RESOURCE
-from blktwin.block.request import Request, RequestList
+from blktwin.block.request import NO_TAG, Request, RequestList
 
 if TYPE_CHECKING:
+    from blktwin.block.elevator import Elevator
     from blktwin.block.hctx import HardwareQueue
 
 RESOURCE_DELAY_MS: Final = 3
@@ -72,22 +73,25 @@ def dispatch_sched(hctx: HardwareQueue) -> i64:
 
     Kernel: blk_mq_do_dispatch_sched(), block/blk-mq-sched.c, v6.12.
     """
+    elevator = hctx.q.elevator
+    assert elevator is not None
     while True:
         batch = hctx.take_list()
-        result = dispatch_sched_batch(hctx, batch)
+        result = dispatch_sched_batch(hctx, elevator, batch)
         hctx.give_list(batch)
         if result != DISPATCHED:
             return result
+        if not elevator.has_work(hctx):
+            # Another batch would find that out too.
+            return STOP
 
 
-def dispatch_sched_batch(hctx: HardwareQueue, batch: RequestList) -> i64:
+def dispatch_sched_batch(hctx: HardwareQueue, elevator: Elevator, batch: RequestList) -> i64:
     """Take one batch from the elevator and hand it to the driver.
 
     Kernel: __blk_mq_do_dispatch_sched(), block/blk-mq-sched.c, v6.12.
     """
     q = hctx.q
-    elevator = q.elevator
-    assert elevator is not None
     limit = q.nr_requests
     if hctx.dispatch_busy > 0:
         limit = 1
@@ -179,7 +183,7 @@ def dispatch_list(hctx: HardwareQueue, batch: RequestList) -> bool:
     needs_resource = False
     result: i64 = BLK_STS_OK
     while rq is not None:
-        if not has_tag(hctx, rq):
+        if rq.tag == NO_TAG and not has_tag(hctx, rq):
             break
         batch.pop()
         rq.is_queued = False

@@ -73,6 +73,8 @@ class RequestQueue:
         """The elevator's request that a bio was merged into last."""
         self.rqhash: list[Request | None] = [None] * ELV_HASH_BUCKETS
         """The elevator's requests by end sector, each bucket newest first (sched_merge.py)."""
+        self.hash_newest: Request | None = None
+        """The newest of them, until somebody looks or the next one comes."""
         self.nomerges: i64 = 0
         self.rq_affinity: i64 = 1
         self.stats: DiskStats = DiskStats()

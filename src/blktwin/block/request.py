@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.bio import (
@@ -239,16 +240,23 @@ class SortList:
     """Requests ordered by first sector, equal ones in the order of insertion (the kernel's rb-tree of an elevator)."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.slots: vec[Request] = vec[Request]()
+        """The first `count` are the requests; it never shrinks."""
+        self.count: i64 = 0
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests in order, for those who do not mind the copy."""
+        return list(self.slots)[: self.count]
 
     def position(self, sector: i64) -> i64:
         """Return the index of the first request at or after sector."""
-        requests = self.requests
+        slots = self.slots
         low: i64 = 0
-        high: i64 = len(requests)
+        high = self.count
         while low < high:
             middle = (low + high) >> 1
-            if requests[middle].sector < sector:
+            if slots[middle].sector < sector:
                 low = middle + 1
             else:
                 high = middle
@@ -257,8 +265,8 @@ class SortList:
     def index_of(self, rq: Request) -> i64:
         """Return the index of rq; its sector must be what it was when it was added."""
         at = self.position(rq.sector)
-        requests = self.requests
-        while requests[at] is not rq:
+        slots = self.slots
+        while slots[at] is not rq:
             at += 1
         return at
 
@@ -267,24 +275,52 @@ class SortList:
 
         Kernel: elv_rb_add(), block/elevator.c, v6.12.
         """
-        requests = self.requests
-        if not requests:
-            requests.append(rq)
-        else:
-            requests.insert(int(self.position(rq.sector + 1)), rq)
+        end = self.count
+        if end == len(self.slots):
+            self.slots = vec[Request](list(self.slots) + [rq] * (int(end) + 4))
+        if end > 0:
+            at = self.position(rq.sector + 1)
+            slots = self.slots
+            while end > at:
+                slots[end] = slots[end - 1]
+                end -= 1
+        self.slots[end] = rq
+        self.count += 1
 
     def remove(self, rq: Request) -> None:
         """Take rq out; its sector must be what it was when it was added."""
-        requests = self.requests
-        if len(requests) == 1:
-            requests.pop()
-        else:
-            del requests[int(self.index_of(rq))]
+        end = self.count - 1
+        if end > 0:
+            self.remove_at(self.index_of(rq))
+            return
+        assert self.slots[0] is rq, "the request is not in the list"
+        self.count = end
+
+    def remove_at(self, at: i64) -> None:
+        """Take out the request at an index."""
+        end = self.count - 1
+        slots = self.slots
+        while at < end:
+            slots[at] = slots[at + 1]
+            at += 1
+        self.count = end
+
+    def move_down(self, rq: Request) -> bool:
+        """Sort rq anew, whose sector is less than it was when it was added; False if it stands where it stood."""
+        slots = self.slots
+        at: i64 = 0
+        while slots[at] is not rq:
+            at += 1
+        if at == 0 or slots[at - 1].sector <= rq.sector:
+            return False
+        self.remove_at(at)
+        self.add(rq)
+        return True
 
     def first_from(self, sector: i64) -> Request | None:
         """Return the first request at or after sector."""
         at = self.position(sector)
-        return self.requests[at] if at < len(self.requests) else None
+        return self.slots[at] if at < self.count else None
 
     def starting_at(self, sector: i64) -> Request | None:
         """Return the oldest request that starts exactly at sector."""
@@ -294,4 +330,4 @@ class SortList:
     def neighbour(self, rq: Request, step: i64) -> Request | None:
         """Return the request before (step -1) or behind (step 1) rq."""
         at = self.index_of(rq) + step
-        return self.requests[at] if 0 <= at < len(self.requests) else None
+        return self.slots[at] if 0 <= at < self.count else None

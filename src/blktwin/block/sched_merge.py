@@ -42,12 +42,21 @@ def rqhash_add(q: RequestQueue, rq: Request) -> None:
     Kernel: elv_rqhash_add(), block/elevator.c, v6.12.
     """
     assert not rq.rq_flags & RQF_HASHED, f"the request at {rq.sector} is hashed twice"
-    end = rq.sector + rq.nr_sectors
-    bucket = bucket_of(end)
-    rq.hash_end = end
-    rq.hash_next = q.rqhash[bucket]
-    q.rqhash[bucket] = rq
     rq.rq_flags |= RQF_HASHED
+    rq.hash_end = rq.sector + rq.nr_sectors
+    if q.hash_newest is not None:
+        rqhash_settle(q)
+    q.hash_newest = rq
+
+
+def rqhash_settle(q: RequestQueue) -> None:
+    """Put the newest entry into its bucket; many leave before anybody has looked for them."""
+    rq = q.hash_newest
+    if rq is not None:
+        q.hash_newest = None
+        bucket = bucket_of(rq.hash_end)
+        rq.hash_next = q.rqhash[bucket]
+        q.rqhash[bucket] = rq
 
 
 def rqhash_del(q: RequestQueue, rq: Request) -> None:
@@ -58,6 +67,9 @@ def rqhash_del(q: RequestQueue, rq: Request) -> None:
     if not rq.rq_flags & RQF_HASHED:
         return
     rq.rq_flags &= ~RQF_HASHED
+    if q.hash_newest is rq:
+        q.hash_newest = None
+        return
     bucket = bucket_of(rq.hash_end)
     following = rq.hash_next
     rq.hash_next = None
@@ -86,6 +98,8 @@ def rqhash_find(q: RequestQueue, sector: i64) -> Request | None:
 
     Kernel: elv_rqhash_find(), block/elevator.c, v6.12.
     """
+    if q.hash_newest is not None:
+        rqhash_settle(q)
     rq = q.rqhash[bucket_of(sector)]
     while rq is not None:
         following = rq.hash_next

@@ -192,6 +192,8 @@ def mq_submit_bio(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bo
     plug = task.plug
     if plug is None:
         place_request(q, rq)
+    elif plug is task.stack_plug and rq.rq_flags & RQF_USE_SCHED:
+        insert_alone(q, rq, task)
     elif plug is task.stack_plug and q.elevator is None and q.rules.plug_issues_directly:
         issue_alone(q, rq, task)
     else:
@@ -206,6 +208,15 @@ def issue_alone(q: RequestQueue, rq: Request, task: Task) -> None:
     if q.rules.unplug_traces_direct:
         trace.unplug(task, 1, True)
     issue_one(rq.hctx, rq)
+
+
+def insert_alone(q: RequestQueue, rq: Request, task: Task) -> None:
+    """Insert the one request that an on-stack plug holds, as add_to_plug() and flush_one() would, without a list."""
+    trace = q.trace
+    trace.plug(task)
+    trace.unplug(task, 1, True)
+    q.insert_request(rq, False)
+    q.run_hw_queue(rq.hctx, False)
 
 
 def place_request(q: RequestQueue, rq: Request) -> None:

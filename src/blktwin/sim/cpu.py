@@ -165,21 +165,31 @@ class Cpu(Event):
 
 
 class SimWork(Event):
-    """A delayed work item's timer, made once per item."""
+    """A delayed work item's timer, made once per item; it may stay queued when the work has come sooner."""
 
     def __init__(self, machine: SimMachine, work: Work) -> None:
         super().__init__()
         self.machine: SimMachine = machine
         self.work: Work = work
         self.cpu: int = 0
+        self.due_ns: i64 = -1
+        """When it is to be handed over, -1 for never."""
+        self.due_serial: i64 = 0
+        """Its place among what is due at the same time."""
         self.ready_at_ns: i64 = 0
         """When it was handed over, on the clock of who did."""
         self.next: SimWork | None = None
         self.is_listed: bool = False
 
     def fire(self) -> None:
-        """Hand the work to its CPU's worker."""
+        """Hand the work to its CPU's worker, or wait on when its time was moved or it has gone."""
         machine = self.machine
+        due_ns = self.due_ns
+        if due_ns < 0:
+            return
+        if due_ns > machine.events.now_ns:
+            machine.events.at_serial(self, due_ns, self.due_serial)
+            return
         machine.enter_irq(self.cpu, 0)
         machine.hand_to_worker(self)
         machine.leave_irq()

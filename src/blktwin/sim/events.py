@@ -1,8 +1,8 @@
 """The event core: all pending events in the order of (time, serial), in integer ns.
 
-Most events come in that order (a device of constant latency, CPUs in step) and stand in the lane, a ring; the others
-are in a binary heap, whose fired event stays at the root as a hole that the next one fills. Nothing is allocated per
-event.
+Most events come in that order (a device of constant latency, CPUs in step) or before all others (a CPU that goes on),
+and stand in the lane, a ring; the others are in a binary heap, whose fired event stays at the root as a hole that the
+next one fills. Nothing is allocated per event.
 """
 
 from __future__ import annotations
@@ -69,19 +69,38 @@ class EventQueue:
         event.is_queued = True
         nr = self.nr_lane
         end_ns = self.lane_end_ns
-        if nr > 0 and (time_ns < end_ns or (time_ns == end_ns and serial < self.lane_end_serial)):
-            if nr > 1:
-                self.push(event)
-                return
-            # Alone, and far ahead, it would keep all others out.
-            self.push(self.lane[self.lane_first])
-            nr = 0
         if nr > self.lane_mask:
             self.grow_lane(event)
+        if nr > 0 and (time_ns < end_ns or (time_ns == end_ns and serial < self.lane_end_serial)):
+            first = self.lane_first
+            if time_ns >= self.lane[first].time_ns:
+                self.insert(event)
+                return
+            first = (first - 1) & self.lane_mask
+            self.lane[first] = event
+            self.lane_first = first
+            self.nr_lane = nr + 1
+            return
         self.lane[(self.lane_first + nr) & self.lane_mask] = event
         self.nr_lane = nr + 1
         self.lane_end_ns = time_ns
         self.lane_end_serial = serial
+
+    def insert(self, event: Event) -> None:
+        """Queue an event that belongs somewhere between the lane's first and last."""
+        lane = self.lane
+        last = (self.lane_first + self.nr_lane - 1) & self.lane_mask
+        before = lane[(last - 1) & self.lane_mask]
+        time_ns = event.time_ns
+        if self.nr_lane < 2 or time_ns < before.time_ns or (time_ns == before.time_ns and event.serial < before.serial):
+            self.push(event)
+            return
+        # The last one is far ahead: it would keep all others out.
+        far = lane[last]
+        lane[last] = event
+        self.lane_end_ns = time_ns
+        self.lane_end_serial = event.serial
+        self.push(far)
 
     def grow_lane(self, event: Event) -> None:
         """Double the lane; event fills the places that are free."""

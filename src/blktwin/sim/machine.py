@@ -197,22 +197,30 @@ class SimMachine(Machine):
         if self.faults.is_active:
             delay_ns += self.faults.work_delay_ns()
         if work.is_pending:
-            if item.is_listed or item.time_ns <= self.local_ns + delay_ns:
+            if item.is_listed or item.due_ns <= self.local_ns + delay_ns:
                 return
-            self.events.remove(item)
         work.is_pending = True
         item.cpu = self.current.cpu if cpu < 0 else cpu
         self.charge(self.costs.queue_work_ns)
         if delay_ns > 0:
-            self.events.at(item, self.local_ns + delay_ns)
+            self.delay_work(item, self.local_ns + delay_ns)
         else:
             self.hand_to_worker(item)
+
+    def delay_work(self, item: SimWork, due_ns: i64) -> None:
+        """Hand item over at due_ns; what is queued for an earlier time moves when that has come (as in arm_timer())."""
+        item.due_ns = due_ns
+        item.due_serial = self.events.next_serial()
+        if item.is_queued:
+            if item.time_ns < due_ns:
+                return
+            self.events.remove(item)
+        self.events.at_serial(item, due_ns, item.due_serial)
 
     def postpone_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
         """Take pending work back from its timer, and queue it with the new delay."""
         item = work.slot
         if work.is_pending and isinstance(item, SimWork) and not item.is_listed:
-            self.events.remove(item)
             work.is_pending = False
         self.queue_work(work, delay_ns, cpu)
 
@@ -220,6 +228,7 @@ class SimMachine(Machine):
         """Give a work item to its CPU's worker and wake that."""
         worker = self.cpus[item.cpu].worker
         assert worker is not None
+        item.due_ns = -1
         item.ready_at_ns = self.local_ns
         worker.add(item)
         if not worker.is_queued and self.current is not worker:

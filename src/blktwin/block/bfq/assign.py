@@ -5,7 +5,7 @@ Kernel: bfq_init_rq() and what it calls, block/bfq-iosched.c, v6.12.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -13,7 +13,7 @@ from blktwin.block.bfq.bic import BfqIoCq
 from blktwin.block.bfq.burst import handle_burst
 from blktwin.block.bfq.cgroups import update_cgroup
 from blktwin.block.bfq.coop import put_cooperator, release_process_ref, stable_merge
-from blktwin.block.bfq.entity import CLASS_BE, CLASS_IDLE, CLASS_RT, Entity
+from blktwin.block.bfq.entity import CLASS_BE, CLASS_IDLE, CLASS_RT
 from blktwin.block.bfq.group import BfqGroup
 from blktwin.block.bfq.lifetime import put_queue
 from blktwin.block.bfq.queue import BfqQueue, weight_of_ioprio
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from blktwin.block.machine import Task
     from blktwin.block.request import Request
 
-ASYNC_BE = 8
-ASYNC_IDLE = 16
-LOWEST_LEVEL = 7
+ASYNC_BE: Final = 8
+ASYNC_IDLE: Final = 16
+LOWEST_LEVEL: Final = 7
 
 
 def init_rq(bfqd: BfqData, rq: Request, bic: BfqIoCq) -> BfqQueue:
@@ -86,10 +86,11 @@ def count_allocated(bfqq: BfqQueue, by: i64) -> None:
     Kernel: bfqq_request_allocated(), block/bfq-iosched.c, v6.12.
     """
     bfqq.nr_requests += by
-    entity: Entity | None = bfqq
-    while entity is not None:
-        entity.allocated += by
-        entity = entity.parent
+    bfqq.allocated += by
+    above = bfqq.parent
+    while above is not None:
+        above.allocated += by
+        above = above.parent
 
 
 def check_ioprio_change(bfqd: BfqData, bic: BfqIoCq, task: Task) -> None:

@@ -15,7 +15,7 @@ from blktwin.block.bfq.group import BfqGroup
 from blktwin.block.bfq.log import BfqLog
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.jiffies import NSEC_PER_SEC, msecs_to_jiffies
-from blktwin.block.machine import Timer
+from blktwin.block.machine import Machine, Timer
 from blktwin.block.request import Request, RequestList
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class BfqData:
     """One device's BFQ; *_jif are jiffies, *_ns are ns."""
 
     nr_created: int = 0
+    last_jif: i64 = 0
+    """The last reading of jif(), and the time in which it holds."""
+    jif_from_ns: i64 = 0
+    jif_until_ns: i64 = 0
     num_groups_with_pending_reqs: i64 = 0
     tot_busy_queues: i64 = 0
     wr_busy_queues: i64 = 0
@@ -100,6 +104,7 @@ class BfqData:
 
     def __init__(self, q: RequestQueue, idle_timer: Timer, root: Cgroup, log: BfqLog | None) -> None:
         self.q: RequestQueue = q
+        self.machine: Machine = q.machine
         self.hz: i64 = q.machine.hz
         self.log: BfqLog | None = log
         rules = q.rules
@@ -116,6 +121,8 @@ class BfqData:
         """All live queues, the oldest first."""
         # pending.py
         self.weights: list[WeightCounter] = []
+        self.last_counter: WeightCounter | None = None
+        """The one that was counted up last."""
         self.busy_queues: vec[i64] = vec[i64]([0, 0, 0])
         # requests
         self.dispatch: RequestList = RequestList()
@@ -159,7 +166,14 @@ class BfqData:
 
     def jif(self) -> i64:
         """Return the time in jiffies."""
-        return self.q.machine.now_ns() * self.hz // NSEC_PER_SEC
+        now_ns = self.machine.now_ns()
+        if now_ns >= self.jif_until_ns or now_ns < self.jif_from_ns:
+            hz = self.hz
+            jif = now_ns * hz // NSEC_PER_SEC
+            self.last_jif = jif
+            self.jif_from_ns = (jif * NSEC_PER_SEC + hz - 1) // hz
+            self.jif_until_ns = ((jif + 1) * NSEC_PER_SEC + hz - 1) // hz
+        return self.last_jif
 
     def schedule_dispatch(self) -> None:
         """Have the hardware queues run, if there is something to give.

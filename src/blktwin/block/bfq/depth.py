@@ -7,13 +7,13 @@ Differs: depths are in tags of the whole map; one tag a word is as many tags as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.bfq.bic import BfqIoCq
-from blktwin.block.bfq.entity import CLASS_IDLE, Entity
+from blktwin.block.bfq.entity import CLASS_BE, CLASS_IDLE, Entity
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
 from blktwin.block.rules import BFQ_DEPTH_OF_ASYNC, BFQ_DEPTH_OF_WORD
@@ -22,7 +22,7 @@ from blktwin.block.tags import word_tags
 if TYPE_CHECKING:
     from blktwin.block.bfq.data import BfqData
 
-LEVELS = 8
+LEVELS: Final = 8
 
 
 class Depths:
@@ -118,8 +118,9 @@ def share_of(entity: Entity, limit: i64) -> i64:
 def weight_of_classes(bfqq: BfqQueue) -> i64:
     """Return the weights of all classes down to the queue's own, each class eight times the next."""
     sd = bfqq.sched_data
-    total: i64 = 0
-    for io_class in range(CLASS_IDLE + 1):
-        if io_class <= bfqq.io_class:
-            total = total * LEVELS + sd.tree_of(io_class).wsum
+    total = sd.rt.wsum
+    if bfqq.io_class >= CLASS_BE:
+        total = total * LEVELS + sd.be.wsum
+    if bfqq.io_class == CLASS_IDLE:
+        total = total * LEVELS + sd.idle.wsum
     return total

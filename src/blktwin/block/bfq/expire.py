@@ -21,10 +21,12 @@ from blktwin.block.bfq.wf2q import served
 
 if TYPE_CHECKING:
     from blktwin.block.bfq.data import BfqData
-    from blktwin.block.bfq.entity import Entity
     from blktwin.block.bfq.queue import BfqQueue
 
 USEC_PER_MSEC: Final = 1000
+NONROT_SLOT_MS: Final = MIN_TT_NS // NSEC_PER_MSEC
+ROT_SLOT_MS: Final = SLICE_IDLE_NS // NSEC_PER_MSEC
+"""What a slot of less than a millisecond counts as."""
 SLOW_AFTER_US: Final = 20000
 """From this length on a slot says how fast its queue is; below, only how seeky."""
 
@@ -54,10 +56,10 @@ def expire(bfqd: BfqData, bfqq: BfqQueue, is_compensated: bool, reason: i64) -> 
         bfqq.non_blocking_wait_rq = True
     else:
         bfqq.service = 0
-    entity: Entity | None = bfqq.parent
-    while entity is not None:
-        entity.service = 0
-        entity = entity.parent
+    above = bfqq.parent
+    while above is not None:
+        above.service = 0
+        above = above.parent
 
 
 def charge_slot_time(bfqd: BfqData, bfqq: BfqQueue, is_compensated: bool, reason: i64) -> i64:
@@ -68,11 +70,16 @@ def charge_slot_time(bfqd: BfqData, bfqq: BfqQueue, is_compensated: bool, reason
     is_slow = bfqq.is_sync and bfqq.is_seeky()
     slot_ms: i64 = 0
     if bfqq.is_sync:
-        until_ns = bfqd.last_idling_start_ns if is_compensated else bfqd.now_ns()
-        slot_us = (until_ns - bfqd.last_budget_start_ns) // NSEC_PER_USEC
-        if slot_us < USEC_PER_MSEC:
-            slot_ms = MIN_TT_NS // NSEC_PER_MSEC if bfqd.is_nonrot else SLICE_IDLE_NS // NSEC_PER_MSEC
+        until_ns = bfqd.last_idling_start_ns
+        if not is_compensated:
+            until_ns = bfqd.now_ns()
+        slot_ns = until_ns - bfqd.last_budget_start_ns
+        if slot_ns < NSEC_PER_MSEC:
+            slot_ms = NONROT_SLOT_MS
+            if not bfqd.is_nonrot:
+                slot_ms = ROT_SLOT_MS
         else:
+            slot_us = slot_ns // NSEC_PER_USEC
             slot_ms = slot_us // USEC_PER_MSEC
             if slot_us > SLOW_AFTER_US:
                 is_slow = bfqq.service < bfqd.max_budget // 2
@@ -157,10 +164,11 @@ def reset_in_service(bfqd: BfqData, bfqq: BfqQueue) -> None:
     if bfqq.wait_request:
         stop_idling(bfqd, bfqq)
     bfqd.in_service_queue = None
-    entity: Entity | None = bfqq
-    while entity is not None:
-        entity.sched_data.in_service_entity = None
-        entity = entity.parent
+    bfqq.sched_data.in_service_entity = None
+    above = bfqq.parent
+    while above is not None:
+        above.sched_data.in_service_entity = None
+        above = above.parent
     if not bfqq.on_st_or_in_serv:
         put_queue(bfqd, bfqq)
 
@@ -178,6 +186,6 @@ def may_time_out(bfqd: BfqData, bfqq: BfqQueue) -> bool:
 
     Kernel: bfq_may_expire_for_budg_timeout(), block/bfq-iosched.c, v6.12.
     """
-    if bfqq.wait_request and bfqq.budget_left() < bfqq.budget // 3:
+    if not budget_timed_out(bfqd, bfqq):
         return False
-    return budget_timed_out(bfqd, bfqq)
+    return not bfqq.wait_request or bfqq.budget_left() >= bfqq.budget // 3

@@ -24,9 +24,8 @@ class BfqGroup(Entity):
     """One group; the root's own entity is never scheduled."""
 
     def __init__(self, cgroup: Cgroup, parent: BfqGroup | None, root_jif: i64) -> None:
-        root_sd = SchedData(None, root_jif)
-        sd = root_sd if parent is None else SchedData(self, LONG_AGO)
-        super().__init__(root_sd if parent is None else parent.children, None, False)
+        sd = SchedData(None, root_jif if parent is None else LONG_AGO)
+        super().__init__(sd if parent is None else parent.children, None, False)
         self.io_class = CLASS_BE
         self.cgroup: Cgroup = cgroup
         self.children: SchedData = sd
@@ -44,6 +43,9 @@ class BfqGroup(Entity):
         """Queues right here that stand in the weights tree (the series of March 2022)."""
         self.last_bfqq_created: BfqQueue | None = None
         self.stats: ServiceStats = ServiceStats()
+        if parent is not None:
+            # Last: what sees an object before it is complete must check each of its attributes.
+            sd.owner = self
 
     def is_root(self) -> bool:
         """Say whether it is the root group."""

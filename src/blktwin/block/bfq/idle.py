@@ -5,7 +5,7 @@ Kernel: bfq_better_to_idle() and what it calls, block/bfq-iosched.c, v6.12.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blktwin.block.bfq.data import BfqData
     from blktwin.block.bfq.queue import BfqQueue
 
-RAISED_IDLE_NS = 20_000_000
+RAISED_IDLE_NS: Final = 20_000_000
 
 
 def idling_boosts_thr_without_issues(bfqd: BfqData, bfqq: BfqQueue) -> bool:

@@ -61,8 +61,13 @@ def insert(bfqd: BfqData, rq: Request, bfqq: BfqQueue, bic: BfqIoCq) -> BfqQueue
     update_thinktime(bfqd, bfqq)
     update_short_ttime(bfqd, bfqq)
     update_seek(bfqd, bfqq, rq)
-    add_request(bfqd, bfqq, rq, bic)
-    rq.fifo_expires = bfqd.now_ns() + (bfqd.fifo_expire_sync_ns if rq.is_sync() else bfqd.fifo_expire_async_ns)
+    # Time stands still from here on.
+    now_ns = bfqd.now_ns()
+    if rq.is_sync():
+        rq.fifo_expires = now_ns + bfqd.fifo_expire_sync_ns
+    else:
+        rq.fifo_expires = now_ns + bfqd.fifo_expire_async_ns
+    add_request(bfqd, bfqq, rq, bic, now_ns)
     bfqq.fifo.append(rq)
     log = bfqd.log
     if log is not None:
@@ -82,8 +87,8 @@ def update_thinktime(bfqd: BfqData, bfqq: BfqQueue) -> None:
     if elapsed_ns < 0 or elapsed_ns > 2 * bfqd.slice_idle_ns:
         # Before the first completion last_end lies 1 ns ahead, and the kernel's difference is unsigned.
         elapsed_ns = 2 * bfqd.slice_idle_ns
-    bfqq.ttime_samples = (7 * bfqq.ttime_samples + 256) // 8
-    bfqq.ttime_total_ns = (7 * bfqq.ttime_total_ns + 256 * elapsed_ns) // 8
+    bfqq.ttime_samples = (7 * bfqq.ttime_samples + 256) >> 3
+    bfqq.ttime_total_ns = (7 * bfqq.ttime_total_ns + 256 * elapsed_ns) >> 3
     bfqq.ttime_mean_ns = (bfqq.ttime_total_ns + 128) // bfqq.ttime_samples
 
 
@@ -137,12 +142,12 @@ def update_io_intensity(bfqd: BfqData, bfqq: BfqQueue, now_ns: i64) -> None:
         bfqq.tot_idle_ns >>= 1
 
 
-def add_request(bfqd: BfqData, bfqq: BfqQueue, rq: Request, bic: BfqIoCq) -> None:
+def add_request(bfqd: BfqData, bfqq: BfqQueue, rq: Request, bic: BfqIoCq, now_ns: i64) -> None:
     """Put rq into the queue's order, and make the queue busy.
 
     Kernel: bfq_add_request(), block/bfq-iosched.c, v6.12.
     """
-    now_ns = bfqd.now_ns()
+    jif = bfqd.jif()
     old_coeff = bfqq.wr_coeff
     is_interactive = False
     is_sync_rq = rq.is_sync()
@@ -150,7 +155,7 @@ def add_request(bfqd: BfqData, bfqq: BfqQueue, rq: Request, bic: BfqIoCq) -> Non
     if bfqq.is_sync:
         if bic.requests <= 1 if bfqd.new_wakers else is_first:
             check_waker(bfqd, bfqq, now_ns)
-            if bfqq.decrease_jif + bfqd.jif_1s <= bfqd.jif():
+            if bfqq.decrease_jif + bfqd.jif_1s <= jif:
                 reset_inject_limit(bfqd, bfqq)
             if bfqq is bfqd.in_service_queue:
                 watch_service_time(bfqd, bfqq)
@@ -161,32 +166,32 @@ def add_request(bfqd: BfqData, bfqq: BfqQueue, rq: Request, bic: BfqIoCq) -> Non
     bfqd.queued += 1
     bfqq.sort_list.add(rq)
     before = bfqq.next_rq
-    bfqq.next_rq = choose_req(bfqd, before, rq, bfqd.last_position)
-    if not bfqd.nonrot_with_queueing and before is not bfqq.next_rq:
+    best = rq if before is None else choose_req(bfqd, before, rq, bfqd.last_position)
+    bfqq.next_rq = best
+    if before is not best and not bfqd.nonrot_with_queueing:
         pos_tree_update(bfqd, bfqq)
     if not bfqq.is_busy:
-        is_interactive = idle_to_busy(bfqd, bfqq, old_coeff, bic, now_ns)
+        is_interactive = idle_to_busy(bfqd, bfqq, old_coeff, bic, now_ns, jif)
     else:
         if (
             bfqd.low_latency
             and old_coeff == 1
             and not is_sync_rq
-            and bfqq.last_wr_start_finish_jif + bfqd.wr_min_inter_arr_async_jif < bfqd.jif()
+            and bfqq.last_wr_start_finish_jif + bfqd.wr_min_inter_arr_async_jif < jif
         ):
             raise_async(bfqd, bfqq)
-        if before is not bfqq.next_rq:
+        if before is not best:
             updated_next_req(bfqd, bfqq)
     if bfqd.low_latency and (old_coeff == 1 or bfqq.wr_coeff == 1 or is_interactive):
-        bfqq.last_wr_start_finish_jif = bfqd.jif()
+        bfqq.last_wr_start_finish_jif = jif
 
 
-def idle_to_busy(bfqd: BfqData, bfqq: BfqQueue, old_coeff: i64, bic: BfqIoCq, now_ns: i64) -> bool:
+def idle_to_busy(bfqd: BfqData, bfqq: BfqQueue, old_coeff: i64, bic: BfqIoCq, now_ns: i64, jif: i64) -> bool:
     """Make a queue busy with its first request, and let it take the place of the one in service if that is right.
 
     Returns whether it is taken for an interactive program's.
     Kernel: bfq_bfqq_handle_idle_busy_switch(), block/bfq-iosched.c, v6.12.
     """
-    jif = bfqd.jif()
     is_long_idle = idle_for_long_time(bfqd, bfqq, jif)
     in_burst = bfqq.in_large_burst
     is_in_time = now_ns <= bfqq.last_end_request_ns + 3 * bfqd.slice_idle_ns

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from blktwin.block.bfq.entity import CLASS_BE, CLASS_IDLE, CLASS_RT
 from blktwin.block.bfq.group import BfqGroup
 from blktwin.block.rules import BFQ_GROUPS_ACTIVATED, BFQ_GROUPS_PENDING, BFQ_GROUPS_SERIES
 
@@ -52,21 +53,31 @@ def weights_add(bfqd: BfqData, bfqq: BfqQueue) -> None:
     if bfqq.weight_counter is not None:
         return
     weight = bfqq.weight
-    weights = bfqd.weights
-    at = 0
-    for counter in weights:
-        if counter.weight >= weight:
-            break
-        at += 1
-    if at < len(weights) and weights[at].weight == weight:
-        counter = weights[at]
+    known = bfqd.last_counter
+    if known is not None and known.weight == weight and known.nr_queues > 0:
+        counter = known
     else:
-        counter = WeightCounter(weight)
-        weights.insert(at, counter)
+        counter = counter_of(bfqd, weight)
+        bfqd.last_counter = counter
     counter.nr_queues += 1
     bfqq.weight_counter = counter
     if bfqd.groups_rule == BFQ_GROUPS_SERIES:
         group_of(bfqd, bfqq).nr_counted_queues += 1
+
+
+def counter_of(bfqd: BfqData, weight: i64) -> WeightCounter:
+    """Return the counter of a weight, made at its place if need be."""
+    weights = bfqd.weights
+    at = 0
+    for counter in weights:
+        if counter.weight == weight:
+            return counter
+        if counter.weight > weight:
+            break
+        at += 1
+    counter = WeightCounter(weight)
+    weights.insert(at, counter)
+    return counter
 
 
 def weights_drop(bfqd: BfqData, bfqq: BfqQueue) -> None:
@@ -181,11 +192,9 @@ def weights_vary(bfqd: BfqData, bfqq: BfqQueue | None) -> bool:
 def classes_vary(bfqd: BfqData) -> bool:
     """Say whether busy queues are of several I/O classes."""
     busy = bfqd.busy_queues
-    nr: i64 = 0
-    for at in range(3):
-        if busy[at] > 0:
-            nr += 1
-    return nr > 1
+    if busy[CLASS_BE] > 0:
+        return busy[CLASS_RT] > 0 or busy[CLASS_IDLE] > 0
+    return busy[CLASS_RT] > 0 and busy[CLASS_IDLE] > 0
 
 
 def asymmetric_scenario(bfqd: BfqData, bfqq: BfqQueue | None) -> bool:

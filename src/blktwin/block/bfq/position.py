@@ -66,12 +66,13 @@ def find_next_rq(bfqd: BfqData, bfqq: BfqQueue, rq: Request) -> Request | None:
         oldest = bfqq.fifo.head
         if oldest is not None and oldest is not rq and oldest.fifo_expires <= bfqd.now_ns():
             return oldest
-    requests = bfqq.sort_list.requests
-    if len(requests) < 2:
+    sort_list = bfqq.sort_list
+    if sort_list.count < 2:
         return None
-    at = bfqq.sort_list.index_of(rq)
-    before = requests[at - 1] if at > 0 else None
-    behind = requests[at + 1] if at + 1 < len(requests) else requests[0]
+    slots = sort_list.slots
+    at = sort_list.index_of(rq)
+    before = slots[at - 1] if at > 0 else None
+    behind = slots[at + 1] if at + 1 < sort_list.count else slots[0]
     return choose_req(bfqd, behind, before, rq.sector)
 
 
@@ -105,7 +106,8 @@ def remove_request(bfqd: BfqData, bfqq: BfqQueue, rq: Request) -> None:
         updated_next_req(bfqd, bfqq)
     if rq.is_in_fifo:
         bfqq.fifo.remove(rq)
-    bfqq.nr_queued -= 1
+    left = bfqq.nr_queued - 1
+    bfqq.nr_queued = left
     if rq.is_sync():
         bfqq.nr_queued_sync -= 1
     bfqd.queued -= 1
@@ -113,7 +115,7 @@ def remove_request(bfqd: BfqData, bfqq: BfqQueue, rq: Request) -> None:
     rqhash_del(q, rq)
     if q.last_merge is rq:
         q.last_merge = None
-    if bfqq.nr_queued == 0:
+    if left == 0:
         bfqq.next_rq = None
         if bfqq.is_busy and bfqq is not bfqd.in_service_queue:
             del_busy(bfqd, bfqq, False)

@@ -122,7 +122,10 @@ def pause_window(bfqd: BfqData, now_ns: i64) -> None:
 
     Kernel: bfq_completed_request(), block/bfq-iosched.c, v6.12.
     """
-    delta_us = (now_ns - bfqd.last_completion_ns) // NSEC_PER_USEC
+    delta_ns = now_ns - bfqd.last_completion_ns
+    if delta_ns < MIN_TT_NS:
+        return
+    delta_us = delta_ns // NSEC_PER_USEC
     if delta_us > MIN_TT_NS // NSEC_PER_USEC and (bfqd.last_rq_max_sectors << RATE_SHIFT) // delta_us < 1 << (
         RATE_SHIFT - 10
     ):

@@ -28,7 +28,7 @@ from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC, Bio
 from blktwin.block.elevator import Elevator
 from blktwin.block.hctx import HardwareQueue
 from blktwin.block.iocontext import Icq
-from blktwin.block.machine import Timer
+from blktwin.block.machine import Task, Timer
 from blktwin.block.merge import FRONT_MERGE
 from blktwin.block.queue import RequestQueue
 from blktwin.block.request import Request
@@ -44,28 +44,31 @@ class IdleTimer(Timer):
 
     def fire(self) -> None:
         """End the idling."""
-        finish.idle_timer_fired(self.bfq.data())
+        finish.idle_timer_fired(self.bfq.bfqd)
 
 
 class Bfq(Elevator):
     """The scheduler; log, if any, is set before attach()."""
+
+    bfqd: BfqData
+    """Made by attach()."""
 
     def __init__(self) -> None:
         super().__init__()
         self.name = "bfq"
         self.tunables = make_tunables()
         self.log: BfqLog | None = None
-        self.bfqd: BfqData | None = None
         self.depths: depth.Depths = depth.Depths()
         self.bio_bfqq: BfqQueue | None = None
         """The queue of the bio that is being merged."""
         self.bio_bic: BfqIoCq | None = None
+        self.last_task: Task | None = None
+        """Who was looked up last, and what was found: each request asks three times."""
+        self.last_bic: BfqIoCq | None = None
 
     def data(self) -> BfqData:
-        """Return the device's data."""
-        bfqd = self.bfqd
-        assert bfqd is not None, "bfq has no queue"
-        return bfqd
+        """Return the device's data, which there is once attach() has run."""
+        return self.bfqd
 
     def attach(self, q: RequestQueue) -> None:
         """Take the queue.
@@ -83,19 +86,19 @@ class Bfq(Elevator):
     def set_log(self, log: BfqLog) -> None:
         """Have every decision told from now on."""
         self.log = log
-        self.data().log = log
+        self.bfqd.log = log
 
     def set_tunable(self, name: str, value: int) -> None:
         """Write an iosched file; it takes effect at once."""
         super().set_tunable(name, value)
-        write_tunable(self.data(), name, value, self.tunables)
+        write_tunable(self.bfqd, name, value, self.tunables)
 
     def depth_updated(self) -> None:
         """Size the depths by the number of scheduler tags.
 
         Kernel: bfq_depth_updated(), block/bfq-iosched.c, v6.12.
         """
-        bfqd = self.data()
+        bfqd = self.bfqd
         q = bfqd.q
         # 7.2 fills its table before async_depth is set to 3/4 of nr_requests, and finds the driver's depth there.
         self.depths.update(bfqd, q.nr_requests, q.queue_depth)
@@ -105,19 +108,24 @@ class Bfq(Elevator):
 
     def limit_depth(self, op: i64, flags: i64) -> i64:
         """Limit writes, and what would exceed its cgroup's share."""
-        return depth.limit_depth(self.data(), self.depths, self.lookup_bic(), op, flags)
+        return depth.limit_depth(self.bfqd, self.depths, self.lookup_bic(), op, flags)
 
     # -- processes
 
     def lookup_bic(self) -> BfqIoCq | None:
         """Return the running process's context, or None before its first request."""
-        context = self.data().q.machine.current.io_context
+        task = self.bfqd.machine.current
+        if task is self.last_task:
+            return self.last_bic
+        context = task.io_context
         icq = context.head
         if icq is not None and icq.elevator is not self:
             icq = context.lookup(self)
         if icq is None:
             return None
         assert isinstance(icq, BfqIoCq)
+        self.last_task = task
+        self.last_bic = icq
         return icq
 
     def exit_icq(self, icq: Icq) -> None:
@@ -126,7 +134,9 @@ class Bfq(Elevator):
         Kernel: bfq_exit_icq() and bfq_exit_bfqq(), block/bfq-iosched.c, v6.12.
         """
         assert isinstance(icq, BfqIoCq)
-        bfqd = self.data()
+        self.last_task = None
+        self.last_bic = None
+        bfqd = self.bfqd
         in_service = bfqd.in_service_queue
         if in_service is not None and (in_service is icq.sync_bfqq or in_service is icq.async_bfqq):
             log = bfqd.log
@@ -146,7 +156,7 @@ class Bfq(Elevator):
         bic = self.lookup_bic()
         self.bio_bic = bic
         self.bio_bfqq = None
-        bfqd = self.data()
+        bfqd = self.bfqd
         if bic is not None:
             cgroup = bio.cgroup
             assert cgroup is not None, "a bio without a cgroup"
@@ -166,7 +176,7 @@ class Bfq(Elevator):
         bic = self.bio_bic
         if (is_sync and not rq.is_sync()) or bfqq is None or bic is None:
             return False
-        bfqd = self.data()
+        bfqd = self.bfqd
         into = setup_cooperator(bfqd, bfqq, bio.sector, bic)
         if into is not None:
             bfqq = merge_all(bfqd, bic, bfqq, into, "close to each other")
@@ -197,13 +207,9 @@ class Bfq(Elevator):
         if how != FRONT_MERGE or bfqq is None:
             return
         assert isinstance(bfqq, BfqQueue)
-        requests = bfqq.sort_list.requests
-        at = requests.index(rq)
-        if at == 0 or requests[at - 1].sector <= rq.sector:
+        if not bfqq.sort_list.move_down(rq):
             return
-        del requests[at]
-        bfqq.sort_list.add(rq)
-        bfqd = self.data()
+        bfqd = self.bfqd
         before = bfqq.next_rq
         bfqq.next_rq = choose_req(bfqd, before, rq, bfqd.last_position)
         if before is not bfqq.next_rq:
@@ -227,7 +233,7 @@ class Bfq(Elevator):
                 bfqq.next_rq = rq
         if other is not None and behind.is_in_fifo:
             assert isinstance(other, BfqQueue)
-            remove_request(self.data(), other, behind)
+            remove_request(self.bfqd, other, behind)
 
     def former_request(self, rq: Request) -> Request | None:
         """Return the one before in its queue's order."""
@@ -255,7 +261,7 @@ class Bfq(Elevator):
         bic = self.lookup_bic()
         if bic is None:
             bic = BfqIoCq(self)
-            self.data().q.machine.current.io_context.add(bic)
+            self.bfqd.machine.current.io_context.add(bic)
         rq.icq = bic
         rq.elv = None
 
@@ -264,7 +270,7 @@ class Bfq(Elevator):
 
         Kernel: bfq_insert_request(), block/bfq-iosched.c, v6.12.
         """
-        bfqd = self.data()
+        bfqd = self.bfqd
         q = bfqd.q
         bic = rq.icq
         assert isinstance(bic, BfqIoCq)
@@ -272,7 +278,7 @@ class Bfq(Elevator):
         bfqg = bic.bfqg
         assert bfqg is not None
         bfqg.stats.add(rq.op, rq.flags, rq.nr_sectors << 9)
-        if try_insert_merge(q, rq):
+        if (bfqd.queued > 0 or q.last_merge is not None) and try_insert_merge(q, rq):
             return
         q.trace.rq_insert(rq)
         if at_head:
@@ -289,23 +295,23 @@ class Bfq(Elevator):
 
         Kernel: bfq_has_work(), block/bfq-iosched.c, v6.12.
         """
-        bfqd = self.data()
+        bfqd = self.bfqd
         return bfqd.queued > 0 or bfqd.dispatch.count > 0
 
     def dispatch_request(self, hctx: HardwareQueue) -> Request | None:
         """Give up the request to serve next, or None to keep the device for a queue."""
-        return dispatch(self.data())
+        return dispatch(self.bfqd)
 
     def finish_request(self, rq: Request) -> None:
         """See rq leave."""
-        finish.finish(self.data(), rq)
+        finish.finish(self.bfqd, rq)
 
     def requeue_request(self, rq: Request) -> None:
         """See rq come back undone: its queue is chosen anew when it is inserted.
 
         Kernel: bfq_finish_requeue_request(), block/bfq-iosched.c, v6.12.
         """
-        finish.finish(self.data(), rq)
+        finish.finish(self.bfqd, rq)
 
 
 def is_sync_bio(bio: Bio) -> bool:

@@ -31,7 +31,7 @@ def dispatch(bfqd: BfqData) -> Request | None:
 
     Kernel: __bfq_dispatch_request(), block/bfq-iosched.c, v6.12.
     """
-    rq = bfqd.dispatch.pop()
+    rq = bfqd.dispatch.pop() if bfqd.dispatch.count > 0 else None
     if rq is not None:
         owner = rq.elv
         if owner is not None:
@@ -107,7 +107,7 @@ def set_in_service(bfqd: BfqData) -> BfqQueue | None:
         return None
     jif = bfqd.jif()
     bfqq.fifo_expire = False
-    bfqd.budgets_assigned = (bfqd.budgets_assigned * 7 + 256) // 8
+    bfqd.budgets_assigned = (bfqd.budgets_assigned * 7 + 256) >> 3
     is_softrt = bfqq.wr_cur_max_jif == bfqd.wr_rt_max_jif
     if is_softrt and bfqq.wr_coeff > 1 and bfqq.last_wr_start_finish_jif < jif and bfqq.budget_timeout_jif < jif:
         # The time that it waited for its turn is none of its raised time.

@@ -18,6 +18,7 @@ from blktwin.block.bfq.entity import (
     IDLE,
     NO_TREE,
     NR_CLASSES,
+    SERVICE_SHIFT,
     Entity,
     SchedData,
     ServiceTree,
@@ -243,16 +244,26 @@ def activate_requeue(bfqd: BfqData, bfqq: BfqQueue, is_recovering: bool, is_requ
 
     Kernel: bfq_activate_requeue_entity(), block/bfq-wf2q.c, v6.12.
     """
-    entity: Entity | None = bfqq
-    while entity is not None:
-        sd = entity.sched_data
-        if sd.in_service_entity is entity or entity.tree == ACTIVE:
-            requeue_entity(bfqd, entity)
-        else:
-            activate_entity(bfqd, entity, is_recovering)
-        if not update_next_in_service(bfqd, sd, entity, is_expiration) and not is_requeue:
-            break
-        entity = entity.parent
+    if not activate_or_requeue(bfqd, bfqq, is_recovering, is_expiration) and not is_requeue:
+        return
+    above = bfqq.parent
+    while above is not None:
+        if not activate_or_requeue(bfqd, above, is_recovering, is_expiration) and not is_requeue:
+            return
+        above = above.parent
+
+
+def activate_or_requeue(bfqd: BfqData, entity: Entity, is_recovering: bool, is_expiration: bool) -> bool:
+    """Do the same for one entity; True: its parent may now stand elsewhere.
+
+    Kernel: __bfq_activate_requeue_entity(), block/bfq-wf2q.c, v6.12.
+    """
+    sd = entity.sched_data
+    if entity.tree == ACTIVE or sd.in_service_entity is entity:
+        requeue_entity(bfqd, entity)
+    else:
+        activate_entity(bfqd, entity, is_recovering)
+    return update_next_in_service(bfqd, sd, entity, is_expiration)
 
 
 def deactivate_entity(bfqd: BfqData, entity: Entity, to_idle_tree: bool) -> bool:
@@ -357,10 +368,11 @@ def lookup_next(bfqd: BfqData, sd: SchedData, is_expiration: bool) -> Entity | N
     for io_class in range(first, NR_CLASSES):
         st = sd.tree_of(io_class)
         active = st.active
-        if active.head is None:
+        head = active.head
+        if head is None:
             continue
         vtime = st.vtime
-        found = active.first_eligible(vtime)
+        found = head if head.start <= vtime else active.first_eligible(vtime)
         if found is None:
             vtime = active.min_start()
             found = active.first_eligible(vtime)
@@ -390,11 +402,9 @@ def get_next_queue(bfqd: BfqData) -> BfqQueue | None:
             active_extract(bfqd, chosen.service_tree(), chosen)
         sd = children
     assert chosen is not None
-    entity: Entity | None = chosen
-    while entity is not None:
-        if not update_next_in_service(bfqd, entity.sched_data, None, False):
-            break
-        entity = entity.parent
+    above: Entity | None = chosen
+    while above is not None and update_next_in_service(bfqd, above.sched_data, None, False):
+        above = above.parent
     return as_queue(chosen)
 
 
@@ -417,11 +427,17 @@ def served(bfqd: BfqData, bfqq: BfqQueue, sectors: i64) -> None:
     if bfqq.wr_coeff > 1:
         bfqq.service_from_wr += sectors
     bfqq.service_from_backlogged += sectors
-    entity: Entity | None = bfqq
-    while entity is not None:
-        st = entity.service_tree()
-        entity.service += sectors
-        st.vtime += delta(sectors, st.wsum)
-        if st.idle.head is not None:
-            forget_idle(bfqd, st)
-        entity = entity.parent
+    serve(bfqd, bfqq, sectors)
+    above = bfqq.parent
+    while above is not None:
+        serve(bfqd, above, sectors)
+        above = above.parent
+
+
+def serve(bfqd: BfqData, entity: Entity, sectors: i64) -> None:
+    """Charge service to one entity."""
+    st = entity.sched_data.tree_of(entity.io_class)
+    entity.service += sectors
+    st.vtime += (sectors << SERVICE_SHIFT) // st.wsum
+    if st.idle.head is not None:
+        forget_idle(bfqd, st)
