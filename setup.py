@@ -47,39 +47,6 @@ EXCLUDE: dict[str, str] = {
 }
 """Patterns below src/ that stay interpreted, each with its reason."""
 
-HEADER = """\
-#include <Python.h>
-
-/* Error paths leave the hot code, so that more of that fits the processor's caches. */
-#define BLKTWIN_COLD __attribute__((cold))
-BLKTWIN_COLD void _Py_Dealloc(PyObject *);
-BLKTWIN_COLD PyObject *PyErr_Occurred(void);
-BLKTWIN_COLD void PyErr_SetString(PyObject *, const char *);
-BLKTWIN_COLD void PyErr_SetNone(PyObject *);
-BLKTWIN_COLD void CPy_AddTraceback(const char *, const char *, int, PyObject *);
-BLKTWIN_COLD void CPy_TypeErrorTraceback(const char *, const char *, int, PyObject *, const char *, PyObject *);
-BLKTWIN_COLD void CPy_TypeError(const char *, PyObject *);
-
-#if PY_VERSION_HEX < 0x030C0000
-/* None is immortal, as it is since Python 3.12: all links that end share its count, and would wait for each other. */
-static inline void blktwin_incref(PyObject *o) {
-    if (o != &_Py_NoneStruct) o->ob_refcnt++;
-}
-static inline void blktwin_decref(PyObject *o) {
-    if (o != &_Py_NoneStruct && --o->ob_refcnt == 0) _Py_Dealloc(o);
-}
-#undef Py_INCREF
-#undef Py_DECREF
-#define Py_INCREF(o) blktwin_incref((PyObject *)(o))
-#define Py_DECREF(o) blktwin_decref((PyObject *)(o))
-/* The interpreter still counts the None that it gets from here. */
-__attribute__((constructor)) static void blktwin_keep_none(void) {
-    _Py_NoneStruct.ob_refcnt += (Py_ssize_t)1 << 40;
-}
-#endif
-"""
-"""Comes first in every C file."""
-
 
 def compiled_modules() -> list[str]:
     """List the files to compile, sorted, relative to the root (so that builds do not depend on the file system)."""
@@ -131,14 +98,9 @@ def extensions() -> list[Extension]:
         debug_level="0",
         multi_file=dev,
     )
-    header = ROOT / "build" / "blktwin.h"
-    if not header.exists() or header.read_text() != HEADER:
-        header.write_text(HEADER)
-    # Without the other three every function stays replaceable from outside, and gcc may inline none of them.
-    flags = ["-include", str(header), "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
+    # Without these every function of the hot path stays replaceable from outside, and gcc may inline none of them.
     for extension in built:
-        # All of them share one list.
-        extension.extra_compile_args = [*extension.extra_compile_args, *flags]
+        extension.extra_compile_args += ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
     return built
 
 
@@ -188,7 +150,7 @@ def _is_fresh(obj: str, src: str) -> bool:
     if not os.path.exists(obj):
         return False
     made = os.stat(obj).st_mtime
-    inputs = [Path(src), ROOT / "build" / "blktwin.h", *Path(src).parent.rglob("*.h")]
+    inputs = [Path(src), *Path(src).parent.rglob("*.h")]
     return all(path.stat().st_mtime < made for path in inputs)
 
 
