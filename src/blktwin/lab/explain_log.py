@@ -16,6 +16,8 @@ from blktwin.lab.explain_shares import Shares
 from blktwin.units import NSEC_PER_SEC
 
 MAX_EVENTS = 200
+QUIET_SECONDS_MAX = 60
+"""A longer time without decisions is told as one piece."""
 SAMPLE_MASK = 15
 """Every 16th decision of a kind is looked at in full."""
 FACTS_MAX = 32
@@ -73,11 +75,18 @@ class DecisionLog(BfqLog):
     def advance(self) -> None:
         """Account for the time since the last hook."""
         now_ns = int(self.bfqd.q.machine.now_ns())
+        self.pass_seconds(now_ns)
+        if now_ns > self.at_ns:
+            self.account(now_ns)
+
+    def pass_seconds(self, now_ns: int) -> None:
+        """Close the seconds that have ended; many in which nothing was decided become one that is so long."""
         while now_ns >= self.until_ns:
             self.account(self.until_ns)
             self.begin_second()
-        if now_ns > self.at_ns:
-            self.account(now_ns)
+            ahead = (now_ns - self.at_ns) // NSEC_PER_SEC
+            if ahead > QUIET_SECONDS_MAX:
+                self.until_ns = self.at_ns + ahead * NSEC_PER_SEC
 
     def account(self, now_ns: int) -> None:
         """Add the time until now_ns to what goes on."""
@@ -125,9 +134,7 @@ class DecisionLog(BfqLog):
 
     def finish(self, now_ns: int) -> None:
         """Close everything at the end of the run."""
-        while now_ns > self.until_ns:
-            self.account(self.until_ns)
-            self.begin_second()
+        self.pass_seconds(now_ns)
         if now_ns > self.at_ns:
             self.account(now_ns)
         self.ended_ns = self.at_ns

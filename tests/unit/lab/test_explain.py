@@ -418,3 +418,16 @@ def test_weights_that_change(tmp_path: Path) -> None:
     )
     assert told is not None
     assert int(told[1]) == pytest.approx(25, abs=4)
+
+
+def test_a_year_without_io_is_one_piece() -> None:
+    """Neither time nor memory goes with seconds in which nothing was decided; they are counted all the same."""
+    job = "--filename=/dev/nvme0n1 --rw=read --direct=1 --number_ios=3 --size=1m".split()
+    plan = jobfile.load([], ["--name=a", *job, "--name=b", *job, "--startdelay=31536000"], env={})
+    explain = Explain("bfq")
+    simulate(plan, Stack(scheduler="bfq"), explain=explain)
+    [log] = explain.logs
+    assert [second.number for second in log.seconds] == [0, 1, 31_536_000]
+    assert log.seconds[1].span_ns == log.seconds[1].nothing_ns == 31_535_999 * 10**9
+    assert sum(second.span_ns for second in log.seconds) == Totals(log).span_ns
+    assert "100% with nothing to do" in "\n".join(summary(explain))
