@@ -66,7 +66,7 @@ class WatchLog(BfqLog):
         """Count."""
         self.seen["held"] += 1
         assert bfqq is bfqd.in_service_queue
-        assert bfqq.nr_queued == 0
+        assert bfqq.nr_queued == 0 or bfqd.strict_guarantees
 
     def idling(self, bfqd: BfqData, bfqq: BfqQueue, rule: int, ns: int) -> None:
         """The timer starts only for a queue with nothing queued or in flight."""

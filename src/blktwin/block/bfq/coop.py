@@ -278,7 +278,12 @@ def stable_merge(bfqd: BfqData, bfqq: BfqQueue, bic: BfqIoCq) -> BfqQueue:
         return bfqq
     if not bfqd.nonrot_with_queueing:
         last.stable_refs += 1
+        forgotten = bic.stable_merge_bfqq
         bic.stable_merge_bfqq = last
+        if forgotten is not None:
+            # The process has left a shared queue before its delayed merge; the kernel leaks that queue.
+            forgotten.stable_refs -= 1
+            put_queue(bfqd, forgotten)
         return bfqq
     into = setup_merge(bfqq, last)
     if into is None:
