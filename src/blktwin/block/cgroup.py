@@ -20,9 +20,12 @@ STAT_KINDS: Final = ("Read", "Write", "Sync", "Async", "Discard")
 """What a group's I/O is counted by, in the order of the files; each I/O counts twice, by operation and by sync."""
 STAT_READ: Final = 0
 STAT_WRITE: Final = 1
-STAT_SYNC: Final = 2
-STAT_ASYNC: Final = 3
 STAT_DISCARD: Final = 4
+PAIR_READ: Final = 0
+PAIR_WRITE: Final = 2
+PAIR_DISCARD: Final = 4
+"""An operation's async I/Os; the sync ones stand behind them."""
+NR_PAIRS: Final = 6
 
 
 class ServiceStats:
@@ -32,25 +35,42 @@ class ServiceStats:
     """
 
     def __init__(self) -> None:
-        self.bytes: vec[i64] = vec[i64]([0] * len(STAT_KINDS))
-        self.ios: vec[i64] = vec[i64]([0] * len(STAT_KINDS))
+        self.nr_bytes: vec[i64] = vec[i64]([0] * NR_PAIRS)
+        self.nr_ios: vec[i64] = vec[i64]([0] * NR_PAIRS)
+        """By operation and sync, as add() has it: each I/O is counted once here."""
+
+    @property
+    def bytes(self) -> list[int]:
+        """The bytes by STAT_KINDS."""
+        return by_kind(self.nr_bytes)
+
+    @property
+    def ios(self) -> list[int]:
+        """The I/Os by STAT_KINDS."""
+        return by_kind(self.nr_ios)
 
     def add(self, op: i64, flags: i64, nbytes: i64) -> None:
         """Count one request.
 
         Kernel: blkg_rwstat_add(), block/blk-cgroup-rwstat.h, v6.12.
         """
-        kind: i64 = STAT_READ
+        pair: i64 = PAIR_READ
         if op == REQ_OP_DISCARD:
-            kind = STAT_DISCARD
+            pair = PAIR_DISCARD
         elif op & 1:
-            kind = STAT_WRITE
-        is_sync = op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
-        pace: i64 = STAT_SYNC if is_sync else STAT_ASYNC
-        self.bytes[kind] += nbytes
-        self.bytes[pace] += nbytes
-        self.ios[kind] += 1
-        self.ios[pace] += 1
+            pair = PAIR_WRITE
+        if op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0:
+            pair += 1
+        self.nr_bytes[pair] += nbytes
+        self.nr_ios[pair] += 1
+
+
+def by_kind(counts: vec[i64]) -> list[int]:
+    """Return counters of pairs by STAT_KINDS."""
+    read, read_sync, write, write_sync, discard, discard_sync = list(counts)
+    is_async = read + write + discard
+    is_sync = read_sync + write_sync + discard_sync
+    return [read + read_sync, write + write_sync, is_sync, is_async, discard + discard_sync]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

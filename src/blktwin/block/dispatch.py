@@ -75,53 +75,57 @@ def dispatch_sched(hctx: HardwareQueue) -> i64:
     """
     elevator = hctx.q.elevator
     assert elevator is not None
-    while True:
-        batch = hctx.take_list()
-        result = dispatch_sched_batch(hctx, elevator, batch)
-        hctx.give_list(batch)
-        if result != DISPATCHED:
-            return result
-        if not elevator.has_work(hctx):
-            # Another batch would find that out too.
-            return STOP
+    result: i64 = DISPATCHED
+    while result == DISPATCHED:
+        result = dispatch_sched_batch(hctx, elevator)
+    return result
 
 
-def dispatch_sched_batch(hctx: HardwareQueue, elevator: Elevator, batch: RequestList) -> i64:
+def dispatch_sched_batch(hctx: HardwareQueue, elevator: Elevator) -> i64:
     """Take one batch from the elevator and hand it to the driver.
 
     Kernel: __blk_mq_do_dispatch_sched(), block/blk-mq-sched.c, v6.12.
     """
+    if not elevator.has_work(hctx):
+        return STOP
+    if hctx.dispatch.count > 0:
+        return AGAIN
+    q = hctx.q
+    rq = elevator.dispatch_request(hctx)
+    if rq is None:
+        q.delay_run_hw_queues(q.resource_delay)
+        return STOP
+    # Without a tag the request waits first in line on the dispatch list.
+    has_room = q.get_driver_tag(rq) and hctx.dispatch_busy == 0 and q.nr_requests > 1
+    if not has_room or not elevator.has_work(hctx):
+        return DISPATCHED if dispatch_one(rq.hctx, rq) else STOP
+    batch = hctx.take_list()
+    batch.append(rq)
+    result = dispatch_sched_more(hctx, elevator, batch)
+    hctx.give_list(batch)
+    return result
+
+
+def dispatch_sched_more(hctx: HardwareQueue, elevator: Elevator, batch: RequestList) -> i64:
+    """Add to a batch of one request what else there is, and hand it to the driver."""
     q = hctx.q
     limit = q.nr_requests
-    if hctx.dispatch_busy > 0:
-        limit = 1
+    first = batch.head
+    is_mixed = first is not None and first.hctx is not hctx
     is_again = False
-    is_held = False
-    is_mixed = False
-    while batch.count < limit:
-        if not elevator.has_work(hctx):
-            break
+    while batch.count < limit and elevator.has_work(hctx):
         if hctx.dispatch.count > 0:
             is_again = True
             break
         rq = elevator.dispatch_request(hctx)
         if rq is None:
-            is_held = True
             break
         batch.append(rq)
         if rq.hctx is not hctx:
             is_mixed = True
-        # Without a tag the request waits first in line on the dispatch list.
         if not q.get_driver_tag(rq):
             break
-    is_dispatched = False
-    if batch.count == 0:
-        if is_held:
-            q.delay_run_hw_queues(q.resource_delay)
-    elif is_mixed:
-        is_dispatched = dispatch_mixed(hctx, batch)
-    else:
-        is_dispatched = dispatch_list(hctx, batch)
+    is_dispatched = dispatch_mixed(hctx, batch) if is_mixed else dispatch_list(hctx, batch)
     if is_again:
         return AGAIN
     return DISPATCHED if is_dispatched else STOP
@@ -203,6 +207,29 @@ def dispatch_list(hctx: HardwareQueue, batch: RequestList) -> bool:
     if batch.count > 0:
         give_back(hctx, batch, needs_resource)
         return False
+    if hctx.dispatch_busy > 0:
+        hctx.update_dispatch_busy(False)
+    return True
+
+
+def dispatch_one(hctx: HardwareQueue, rq: Request) -> bool:
+    """Do what dispatch_list() does with a list of one request."""
+    q = hctx.q
+    result: i64 = BLK_STS_RESOURCE
+    has_driver_tag = rq.tag != NO_TAG or has_tag(hctx, rq)
+    if has_driver_tag:
+        rq.is_queued = False
+        result = q.driver.queue_rq(rq, True)
+    if result == BLK_STS_RESOURCE or result == BLK_STS_DEV_RESOURCE:
+        batch = hctx.take_list()
+        batch.append(rq)
+        if has_driver_tag:
+            q.undo_start(rq)
+        give_back(hctx, batch, has_driver_tag and result == BLK_STS_RESOURCE)
+        hctx.give_list(batch)
+        return False
+    if result != BLK_STS_OK:
+        q.fail_request(rq, result)
     if hctx.dispatch_busy > 0:
         hctx.update_dispatch_busy(False)
     return True

@@ -128,7 +128,7 @@ class Request:
 
 
 class RequestList:
-    """A singly linked FIFO of requests with push at both ends."""
+    """A singly linked FIFO of requests with push at both ends; their next is None outside, and that of the last."""
 
     def __init__(self) -> None:
         self.head: Request | None = None
@@ -137,20 +137,21 @@ class RequestList:
 
     def append(self, rq: Request) -> None:
         """Put rq last."""
-        rq.next = None
-        tail = self.tail
-        if tail is None:
+        if self.count == 0:
             self.head = rq
         else:
+            tail = self.tail
+            assert tail is not None
             tail.next = rq
         self.tail = rq
         self.count += 1
 
     def prepend(self, rq: Request) -> None:
         """Put rq first."""
-        rq.next = self.head
-        if self.head is None:
+        if self.count == 0:
             self.tail = rq
+        else:
+            rq.next = self.head
         self.head = rq
         self.count += 1
 
@@ -159,11 +160,13 @@ class RequestList:
         rq = self.head
         if rq is None:
             return None
-        self.head = rq.next
-        if self.head is None:
-            self.tail = None
-        rq.next = None
         self.count -= 1
+        if self.count == 0:
+            self.head = None
+            self.tail = None
+        else:
+            self.head = rq.next
+            rq.next = None
         return rq
 
     def take_all(self, other: RequestList) -> None:
@@ -184,7 +187,7 @@ class RequestList:
 
 
 class FifoList:
-    """A doubly linked FIFO through fifo_prev and fifo_next; any request leaves in constant time."""
+    """A doubly linked FIFO through fifo_prev and fifo_next, None outside; a request leaves in constant time."""
 
     def __init__(self) -> None:
         self.head: Request | None = None
@@ -193,33 +196,37 @@ class FifoList:
 
     def append(self, rq: Request) -> None:
         """Put rq last."""
-        tail = self.tail
         rq.is_in_fifo = True
-        rq.fifo_prev = tail
-        rq.fifo_next = None
-        if tail is None:
+        if self.count == 0:
             self.head = rq
         else:
+            tail = self.tail
+            assert tail is not None
             tail.fifo_next = rq
+            rq.fifo_prev = tail
         self.tail = rq
         self.count += 1
 
     def remove(self, rq: Request) -> None:
         """Take rq out; it must be in the list."""
+        rq.is_in_fifo = False
+        self.count -= 1
+        if self.count == 0:
+            self.head = None
+            self.tail = None
+            return
         before = rq.fifo_prev
         behind = rq.fifo_next
         if before is None:
             self.head = behind
         else:
             before.fifo_next = behind
+            rq.fifo_prev = None
         if behind is None:
             self.tail = before
         else:
             behind.fifo_prev = before
-        rq.fifo_prev = None
-        rq.fifo_next = None
-        rq.is_in_fifo = False
-        self.count -= 1
+            rq.fifo_next = None
 
     def move_behind(self, rq: Request, other: Request) -> None:
         """Move rq to the place behind other; both must be in the list."""

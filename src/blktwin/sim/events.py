@@ -7,8 +7,13 @@ next one fills. Nothing is allocated per event.
 
 from __future__ import annotations
 
+from typing import Final
+
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
+
+LANE_STEPS: Final = 4
+"""So far from its head an event may enter the lane."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -72,14 +77,7 @@ class EventQueue:
         if nr > self.lane_mask:
             self.grow_lane(event)
         if nr > 0 and (time_ns < end_ns or (time_ns == end_ns and serial < self.lane_end_serial)):
-            first = self.lane_first
-            if time_ns >= self.lane[first].time_ns:
-                self.insert(event)
-                return
-            first = (first - 1) & self.lane_mask
-            self.lane[first] = event
-            self.lane_first = first
-            self.nr_lane = nr + 1
+            self.insert(event)
             return
         self.lane[(self.lane_first + nr) & self.lane_mask] = event
         self.nr_lane = nr + 1
@@ -87,19 +85,36 @@ class EventQueue:
         self.lane_end_serial = serial
 
     def insert(self, event: Event) -> None:
-        """Queue an event that belongs somewhere between the lane's first and last."""
+        """Queue an event that belongs before the lane's last: near either end, or else in the heap."""
         lane = self.lane
-        last = (self.lane_first + self.nr_lane - 1) & self.lane_mask
-        before = lane[(last - 1) & self.lane_mask]
+        mask = self.lane_mask
+        first = self.lane_first
+        nr = self.nr_lane
         time_ns = event.time_ns
-        if self.nr_lane < 2 or time_ns < before.time_ns or (time_ns == before.time_ns and event.serial < before.serial):
+        serial = event.serial
+        at: i64 = 0
+        while at < LANE_STEPS and at < nr:
+            other = lane[(first + at) & mask]
+            if other.time_ns > time_ns or (other.time_ns == time_ns and other.serial > serial):
+                # Those before it make room.
+                first = (first - 1) & mask
+                self.lane_first = first
+                self.nr_lane = nr + 1
+                for moved in range(at):
+                    lane[(first + moved) & mask] = lane[(first + moved + 1) & mask]
+                lane[(first + at) & mask] = event
+                return
+            at += 1
+        last = (first + nr - 1) & mask
+        before = lane[(last - 1) & mask]
+        if time_ns < before.time_ns or (time_ns == before.time_ns and serial < before.serial):
             self.push(event)
             return
         # The last one is far ahead: it would keep all others out.
         far = lane[last]
         lane[last] = event
         self.lane_end_ns = time_ns
-        self.lane_end_serial = event.serial
+        self.lane_end_serial = serial
         self.push(far)
 
     def grow_lane(self, event: Event) -> None:

@@ -68,7 +68,7 @@ class Entity:
 
 
 class EntityList:
-    """Entities by finish, equal ones in the order of insertion."""
+    """Entities by finish, equal ones in the order of insertion, through prev and next, which are None outside."""
 
     def __init__(self) -> None:
         self.head: Entity | None = None
@@ -76,22 +76,29 @@ class EntityList:
 
     def insert(self, entity: Entity) -> None:
         """Put entity behind all that finish at or before it."""
-        finish = entity.finish
         before = self.tail
-        while before is not None and before.finish > finish:
-            before = before.prev
-        entity.prev = before
         if before is None:
-            behind = self.head
+            self.head = entity
+            self.tail = entity
+            return
+        finish = entity.finish
+        if before.finish <= finish:
+            before.next = entity
+            entity.prev = before
+            self.tail = entity
+            return
+        behind = before
+        before = before.prev
+        while before is not None and before.finish > finish:
+            behind = before
+            before = before.prev
+        if before is None:
             self.head = entity
         else:
-            behind = before.next
             before.next = entity
+            entity.prev = before
         entity.next = behind
-        if behind is None:
-            self.tail = entity
-        else:
-            behind.prev = entity
+        behind.prev = entity
 
     def remove(self, entity: Entity) -> None:
         """Take entity out; it must be here."""
@@ -101,12 +108,12 @@ class EntityList:
             self.head = behind
         else:
             before.next = behind
+            entity.prev = None
         if behind is None:
             self.tail = before
         else:
             behind.prev = before
-        entity.prev = None
-        entity.next = None
+            entity.next = None
 
     def first_eligible(self, vtime: i64) -> Entity | None:
         """Return the first entity that has started by vtime."""

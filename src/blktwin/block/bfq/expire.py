@@ -48,7 +48,8 @@ def expire(bfqd: BfqData, bfqq: BfqQueue, is_compensated: bool, reason: i64) -> 
         log.expired(bfqd, bfqq, reason, charged >= 0, charged if charged > 0 else 0)
     bfqd.rqs_injected = False
     bfqd.wait_dispatch = False
-    bfqd.waited_rq = None
+    if bfqd.waited_rq is not None:
+        bfqd.waited_rq = None
     recalc_budget(bfqd, bfqq, reason)
     take_out_of_service(bfqd, bfqq, reason)
     if not bfqq.is_busy and reason != BUDGET_TIMEOUT and reason != BUDGET_EXHAUSTED:
@@ -72,7 +73,7 @@ def charge_slot_time(bfqd: BfqData, bfqq: BfqQueue, is_compensated: bool, reason
     if bfqq.is_sync:
         until_ns = bfqd.last_idling_start_ns
         if not is_compensated:
-            until_ns = bfqd.now_ns()
+            until_ns = bfqd.q.time_ns()
         slot_ns = until_ns - bfqd.last_budget_start_ns
         if slot_ns < NSEC_PER_MSEC:
             slot_ms = NONROT_SLOT_MS

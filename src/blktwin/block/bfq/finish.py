@@ -54,7 +54,7 @@ def completed(bfqd: BfqData, bfqq: BfqQueue) -> None:
     if bfqq.dispatched == 0 and not bfqq.is_busy:
         bfqq.budget_timeout_jif = bfqd.jif()
         no_longer_pending(bfqd, bfqq)
-    now_ns = bfqd.now_ns()
+    now_ns = bfqd.q.time_ns()
     bfqq.last_end_request_ns = now_ns
     pause_window(bfqd, now_ns)
     bfqd.last_completion_ns = now_ns

@@ -62,7 +62,7 @@ def insert(bfqd: BfqData, rq: Request, bfqq: BfqQueue, bic: BfqIoCq) -> BfqQueue
     update_short_ttime(bfqd, bfqq)
     update_seek(bfqd, bfqq, rq)
     # Time stands still from here on.
-    now_ns = bfqd.now_ns()
+    now_ns = bfqd.q.time_ns()
     if rq.is_sync():
         rq.fifo_expires = now_ns + bfqd.fifo_expire_sync_ns
     else:

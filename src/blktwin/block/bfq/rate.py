@@ -52,7 +52,7 @@ def calc_max_budget(bfqd: BfqData) -> i64:
 
 def update_peak_rate(bfqd: BfqData, rq: Request, is_in_service: bool) -> None:
     """Count a dispatch in the window, and close that when it is full or broken."""
-    now_ns = bfqd.now_ns()
+    now_ns = bfqd.q.time_ns()
     if bfqd.peak_rate_samples == 0:
         open_window(bfqd, rq, now_ns)
     elif now_ns - bfqd.last_dispatch_ns > 100 * NSEC_PER_MSEC and bfqd.tot_rq_in_driver == 0:

@@ -154,14 +154,15 @@ class Bfq(Elevator):
         Kernel: bfq_bio_merge(), block/bfq-iosched.c, v6.12.
         """
         bic = self.lookup_bic()
-        self.bio_bic = bic
-        self.bio_bfqq = None
         bfqd = self.bfqd
+        bfqq: BfqQueue | None = None
         if bic is not None:
             cgroup = bio.cgroup
             assert cgroup is not None, "a bio without a cgroup"
             update_cgroup(bfqd, bic, cgroup)
-            self.bio_bfqq = bic.sync_bfqq if is_sync_bio(bio) else bic.async_bfqq
+            bfqq = bic.sync_bfqq if is_sync_bio(bio) else bic.async_bfqq
+        self.bio_bic = bic
+        self.bio_bfqq = bfqq
         if bfqd.queued == 0 and bfqd.q.last_merge is None:
             return False
         return sched_try_merge(bfqd.q, bio)
@@ -263,7 +264,8 @@ class Bfq(Elevator):
             bic = BfqIoCq(self)
             self.bfqd.machine.current.io_context.add(bic)
         rq.icq = bic
-        rq.elv = None
+        if rq.elv is not None:
+            rq.elv = None
 
     def insert_request(self, hctx: HardwareQueue, rq: Request, at_head: bool) -> None:
         """Take rq: to its process's queue, or at_head past all queues.

@@ -118,7 +118,7 @@ def set_in_service(bfqd: BfqData) -> BfqQueue | None:
     factor: i64 = 1
     if not is_softrt:
         factor = bfqq.weight // bfqq.orig_weight
-    bfqd.last_budget_start_ns = bfqd.now_ns()
+    bfqd.last_budget_start_ns = bfqd.q.time_ns()
     bfqq.budget_timeout_jif = jif + bfqd.timeout_jif * factor
     log = bfqd.log
     if log is not None:

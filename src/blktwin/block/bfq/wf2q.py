@@ -55,9 +55,8 @@ def active_insert(bfqd: BfqData, st: ServiceTree, entity: Entity) -> None:
     if entity.is_queue:
         bfqq = as_queue(entity)
         head = bfqd.active_head
-        bfqq.active_prev = None
-        bfqq.active_next = head
         if head is not None:
+            bfqq.active_next = head
             head.active_prev = bfqq
         bfqd.active_head = bfqq
 
@@ -78,10 +77,10 @@ def active_extract(bfqd: BfqData, st: ServiceTree, entity: Entity) -> None:
             bfqd.active_head = behind
         else:
             before.active_next = behind
+            bfqq.active_prev = None
         if behind is not None:
             behind.active_prev = before
-        bfqq.active_prev = None
-        bfqq.active_next = None
+            bfqq.active_next = None
 
 
 def idle_extract(st: ServiceTree, entity: Entity) -> None:
