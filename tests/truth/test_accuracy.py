@@ -29,7 +29,7 @@ def test_every_row_is_within_five_percent(kernel: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_fitted_rows_come_out(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the hosts as they are; a fresh fit comes near: the rows jump a little with the costs, and it takes two steps."""
+    """With the hosts as they are; a fresh fit comes near, for the rows jump a little with the costs."""
     monkeypatch.chdir(TRUTH.parents[2])
     truth = read_truth(kernel)
     shape = get_host("tcg-shape")
