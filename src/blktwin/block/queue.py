@@ -137,14 +137,12 @@ class RequestQueue:
 
         Kernel: blk_time_get_ns(), block/blk.h, v6.12.
         """
-        machine = self.machine
-        if self.caches_time:
-            plug = machine.current.plug
-            if plug is not None:
-                if plug.cached_now_ns == 0:
-                    plug.cached_now_ns = machine.now_ns()
-                return plug.cached_now_ns
-        return machine.now_ns()
+        if self.caches_time and self.machine.current.plug is not None:
+            plug = self.machine.current.plug
+            if plug.cached_now_ns == 0:
+                plug.cached_now_ns = self.machine.now_ns()
+            return plug.cached_now_ns
+        return self.machine.now_ns()
 
     # -- allocation
 

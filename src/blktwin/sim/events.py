@@ -92,19 +92,23 @@ class EventQueue:
         nr = self.nr_lane
         time_ns = event.time_ns
         serial = event.serial
-        at: i64 = 0
-        while at < LANE_STEPS and at < nr:
-            other = lane[(first + at) & mask]
-            if other.time_ns > time_ns or (other.time_ns == time_ns and other.serial > serial):
-                # Those before it make room.
-                first = (first - 1) & mask
-                self.lane_first = first
-                self.nr_lane = nr + 1
-                for moved in range(at):
-                    lane[(first + moved) & mask] = lane[(first + moved + 1) & mask]
-                lane[(first + at) & mask] = event
-                return
-            at += 1
+        at = nr - 1
+        if at >= LANE_STEPS:
+            at = LANE_STEPS - 1
+        other = lane[(first + at) & mask]
+        if other.time_ns > time_ns or (other.time_ns == time_ns and other.serial > serial):
+            at = (first - 1) & mask
+            self.lane_first = at
+            self.nr_lane = nr + 1
+            other = lane[first]
+            while other.time_ns < time_ns or (other.time_ns == time_ns and other.serial < serial):
+                # It comes before, and makes room.
+                lane[at] = other
+                at = first
+                first = (first + 1) & mask
+                other = lane[first]
+            lane[at] = event
+            return
         last = (first + nr - 1) & mask
         before = lane[(last - 1) & mask]
         if time_ns < before.time_ns or (time_ns == before.time_ns and serial < before.serial):

@@ -108,7 +108,8 @@ class Bfq(Elevator):
 
     def limit_depth(self, op: i64, flags: i64) -> i64:
         """Limit writes, and what would exceed its cgroup's share."""
-        return depth.limit_depth(self.bfqd, self.depths, self.lookup_bic(), op, flags)
+        bic = self.last_bic if self.last_task is self.bfqd.machine.current else self.lookup_bic()
+        return depth.limit_depth(self.bfqd, self.depths, bic, op, flags)
 
     # -- processes
 
@@ -259,7 +260,7 @@ class Bfq(Elevator):
 
         Kernel: bfq_prepare_request(), block/bfq-iosched.c, v6.12.
         """
-        bic = self.lookup_bic()
+        bic = self.last_bic if self.last_task is self.bfqd.machine.current else self.lookup_bic()
         if bic is None:
             bic = BfqIoCq(self)
             self.bfqd.machine.current.io_context.add(bic)
