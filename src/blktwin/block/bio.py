@@ -112,6 +112,14 @@ class SplitBio(Bio):
         raise AssertionError("a split bio has a parent")
 
 
+def op_is_sync(op: i64, flags: i64) -> bool:
+    """Say whether a task waits for the operation: every read, and writes marked so.
+
+    Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
+    """
+    return op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
+
+
 def rwbs(op: i64, flags: i64) -> str:
     """Return blktrace's letters for op and flags, such as "WS" or "FWFS".
 

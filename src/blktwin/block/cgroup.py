@@ -10,7 +10,7 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from blktwin.block.bio import REQ_FUA, REQ_OP_DISCARD, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
+from blktwin.block.bio import REQ_OP_DISCARD, op_is_sync
 
 WEIGHT_MIN: Final = 1
 WEIGHT_MAX: Final = 1000
@@ -59,7 +59,7 @@ class ServiceStats:
             pair = PAIR_DISCARD
         elif op & 1:
             pair = PAIR_WRITE
-        if op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0:
+        if op_is_sync(op, flags):
             pair += 1
         self.nr_bytes[pair] += nbytes
         self.nr_ios[pair] += 1

@@ -12,14 +12,12 @@ from mypy_extensions import i64
 
 from blktwin.block.bio import (
     BLK_STS_OK,
-    REQ_FUA,
     REQ_NOMERGE_FLAGS,
     REQ_OP_DISCARD,
     REQ_OP_READ,
     REQ_OP_WRITE,
-    REQ_PREFLUSH,
-    REQ_SYNC,
     Bio,
+    op_is_sync,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ class Request:
 
         Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
         """
-        return self.op == REQ_OP_READ or (self.flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH)) != 0
+        return op_is_sync(self.op, self.flags)
 
     def is_mergeable(self) -> bool:
         """Say whether it may take part in a merge at all.

@@ -60,8 +60,8 @@ class Tags:
         self.depth: i64 = depth
         self.nr_free: i64 = depth
         self.is_busy: vec[i64] = vec[i64]([0] * depth)
-        words = [tag // word_tags(depth) for tag in range(depth)]
-        order = sorted(range(depth), key=lambda tag: (tag % word_tags(depth), words[tag]))
+        word = word_tags(depth)
+        order = sorted(range(depth), key=lambda tag: (tag % word, tag // word))
         self.shallow: vec[i64] = vec[i64](order)
         """Tags in the order in which shallow depths admit them: the first of each word, then the second, and so on."""
         place = [0] * depth

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from blktwin.block.bfq.bic import BfqIoCq
 from blktwin.block.bfq.entity import CLASS_BE, CLASS_IDLE, Entity
 from blktwin.block.bfq.queue import BfqQueue
-from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC
+from blktwin.block.bio import REQ_OP_READ, op_is_sync
 from blktwin.block.rules import BFQ_DEPTH_OF_ASYNC, BFQ_DEPTH_OF_WORD
 from blktwin.block.tags import word_tags
 
@@ -67,7 +67,7 @@ def at_least_one(value: i64) -> i64:
 
 def limit_depth(bfqd: BfqData, depths: Depths, bic: BfqIoCq | None, op: i64, flags: i64) -> i64:
     """Return how many tags a request may use, 0 for all."""
-    is_sync = op == REQ_OP_READ or flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0
+    is_sync = op_is_sync(op, flags)
     depth: i64 = 0
     limit = depths.nr_requests
     if op != REQ_OP_READ:

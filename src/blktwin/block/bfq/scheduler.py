@@ -24,7 +24,7 @@ from blktwin.block.bfq.position import choose_req, remove_request, updated_next_
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bfq.select import dispatch
 from blktwin.block.bfq.tunables import make_tunables, show, write_tunable
-from blktwin.block.bio import REQ_FUA, REQ_OP_READ, REQ_PREFLUSH, REQ_SYNC, Bio
+from blktwin.block.bio import Bio, op_is_sync
 from blktwin.block.elevator import Elevator
 from blktwin.block.hctx import HardwareQueue
 from blktwin.block.iocontext import Icq
@@ -32,7 +32,7 @@ from blktwin.block.machine import Task, Timer
 from blktwin.block.merge import FRONT_MERGE
 from blktwin.block.queue import RequestQueue
 from blktwin.block.request import Request
-from blktwin.block.sched_merge import rqhash_add, sched_try_merge, try_insert_merge
+from blktwin.block.sched_merge import bio_merge_ok, rqhash_add, sched_try_merge, try_insert_merge
 
 
 class IdleTimer(Timer):
@@ -108,7 +108,7 @@ class Bfq(Elevator):
 
     def limit_depth(self, op: i64, flags: i64) -> i64:
         """Limit writes, and what would exceed its cgroup's share."""
-        bic = self.last_bic if self.last_task is self.bfqd.machine.current else self.lookup_bic()
+        bic = self.lookup_bic()
         return depth.limit_depth(self.bfqd, self.depths, bic, op, flags)
 
     # -- processes
@@ -161,7 +161,7 @@ class Bfq(Elevator):
             cgroup = bio.cgroup
             assert cgroup is not None, "a bio without a cgroup"
             update_cgroup(bfqd, bic, cgroup)
-            bfqq = bic.sync_bfqq if is_sync_bio(bio) else bic.async_bfqq
+            bfqq = bic.sync_bfqq if op_is_sync(bio.op, bio.flags) else bic.async_bfqq
         self.bio_bic = bic
         self.bio_bfqq = bfqq
         if bfqd.queued == 0 and bfqd.q.last_merge is None:
@@ -173,7 +173,7 @@ class Bfq(Elevator):
 
         Kernel: bfq_allow_bio_merge(), block/bfq-iosched.c, v6.12.
         """
-        is_sync = is_sync_bio(bio)
+        is_sync = op_is_sync(bio.op, bio.flags)
         bfqq = self.bio_bfqq
         bic = self.bio_bic
         if (is_sync and not rq.is_sync()) or bfqq is None or bic is None:
@@ -194,11 +194,7 @@ class Bfq(Elevator):
         if bfqq is None or bfqq.nr_queued == 0:
             return None
         rq = bfqq.sort_list.starting_at(bio.sector + bio.nr_sectors)
-        return rq if rq is not None and self.merge_is_ok(rq, bio) else None
-
-    def merge_is_ok(self, rq: Request, bio: Bio) -> bool:
-        """Say whether rq may take bio at its front."""
-        return rq.is_mergeable() and rq.op == bio.op and rq.cgroup is bio.cgroup and self.allow_merge(rq, bio)
+        return rq if rq is not None and bio_merge_ok(self, rq, bio) else None
 
     def request_merged(self, rq: Request, how: i64) -> None:
         """Sort a request anew whose first sector has moved.
@@ -260,7 +256,7 @@ class Bfq(Elevator):
 
         Kernel: bfq_prepare_request(), block/bfq-iosched.c, v6.12.
         """
-        bic = self.last_bic if self.last_task is self.bfqd.machine.current else self.lookup_bic()
+        bic = self.lookup_bic()
         if bic is None:
             bic = BfqIoCq(self)
             self.bfqd.machine.current.io_context.add(bic)
@@ -315,11 +311,3 @@ class Bfq(Elevator):
         Kernel: bfq_finish_requeue_request(), block/bfq-iosched.c, v6.12.
         """
         finish.finish(self.bfqd, rq)
-
-
-def is_sync_bio(bio: Bio) -> bool:
-    """Say whether a task waits for bio.
-
-    Kernel: op_is_sync(), include/linux/blk_types.h, v6.12.
-    """
-    return bio.op == REQ_OP_READ or bio.flags & (REQ_SYNC | REQ_FUA | REQ_PREFLUSH) != 0

@@ -18,7 +18,6 @@ from blktwin.block.bfq.entity import (
     IDLE,
     NO_TREE,
     NR_CLASSES,
-    SERVICE_SHIFT,
     Entity,
     SchedData,
     ServiceTree,
@@ -435,8 +434,8 @@ def served(bfqd: BfqData, bfqq: BfqQueue, sectors: i64) -> None:
 
 def serve(bfqd: BfqData, entity: Entity, sectors: i64) -> None:
     """Charge service to one entity."""
-    st = entity.sched_data.tree_of(entity.io_class)
+    st = entity.service_tree()
     entity.service += sectors
-    st.vtime += (sectors << SERVICE_SHIFT) // st.wsum
+    st.vtime += delta(sectors, st.wsum)
     if st.idle.head is not None:
         forget_idle(bfqd, st)
