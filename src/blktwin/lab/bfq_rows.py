@@ -14,7 +14,7 @@ from pathlib import Path
 
 from blktwin.fio.ddir import READ, WRITE
 from blktwin.fio.results import RunResult
-from blktwin.lab.bfq_runs import Bench, Load, Weights, ms, plan_of, prepare_weighted, spread
+from blktwin.lab.bfq_runs import Bench, Compared, Load, Weights, ms, plan_of, prepare_weighted, spread
 from blktwin.lab.run import collect, drive
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.truth import CGROUPS, KERNELS, TRUTH_DIR
@@ -52,23 +52,13 @@ class BootRow:
 
 
 @dataclass(slots=True)
-class RatioRow:
+class RatioRow(Compared):
     """One row: IOPS over the none row's, measured, and modelled with each seed."""
 
     kernel: str
     name: str
     truth: float
     model: list[float]
-
-    @property
-    def middle(self) -> float:
-        """The median over the seeds."""
-        return sorted(self.model)[len(self.model) // 2]
-
-    @property
-    def error(self) -> float:
-        """The error of the ratio, as a fraction."""
-        return self.middle / self.truth - 1
 
     @property
     def is_reached(self) -> bool:

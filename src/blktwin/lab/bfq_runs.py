@@ -49,6 +49,23 @@ class Load:
     """0: psync; else libaio with so many."""
 
 
+class Compared:
+    """What every table's row can say: what a kernel did, and the model with each seed."""
+
+    truth: float
+    model: list[float]
+
+    @property
+    def middle(self) -> float:
+        """The median over the seeds; of an even number, the upper of the two in the middle."""
+        return sorted(self.model)[len(self.model) // 2]
+
+    @property
+    def error(self) -> float:
+        """The model's error, as a fraction."""
+        return self.middle / self.truth - 1
+
+
 @dataclass(slots=True)
 class Bench:
     """A null_blk in front of one kernel's scheduler, in a VM with one CPU."""

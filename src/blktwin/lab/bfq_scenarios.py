@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from blktwin.lab.bfq_runs import Bench, Load, ms, run_windows, spread
+from blktwin.lab.bfq_runs import Bench, Compared, Load, ms, run_windows, spread
 from blktwin.lab.truth import TRUTH_DIR
 
 KERNELS = ("5.10", "6.1", "6.12", "7.2")
@@ -38,7 +38,7 @@ class Scenario:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Outcome(Compared):
     """One scenario on one kernel: measured IOPS, and the model's of each seed."""
 
     kernel: str
@@ -46,16 +46,6 @@ class Outcome:
     truth: float
     is_starred: bool
     model: list[float]
-
-    @property
-    def middle(self) -> float:
-        """The median of the model's runs."""
-        return sorted(self.model)[len(self.model) // 2]
-
-    @property
-    def error(self) -> float:
-        """The model's error, as a fraction."""
-        return self.middle / self.truth - 1
 
     @property
     def is_within(self) -> bool:

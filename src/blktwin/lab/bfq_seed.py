@@ -26,7 +26,6 @@ DEVICE = "/dev/nvme0n1=seed2-nvme"
 BEFORE = "5.17"
 AFTER = "5.17-series"
 LAST_START_MS = 7000
-RAMP_MS = 0
 WINDOW_MS = 5000
 """From the last start on. BFQ raises the weight of the job that has just started, which costs root 3% of these 5 s."""
 SEEDS = tuple(range(1, 21))
@@ -88,7 +87,7 @@ def job_path() -> str:
 
 
 def run_seed(
-    rules: str, cgroup: str, seed: int = 1, *, device: str = DEVICE, scheduler: str = "bfq", ramp_ms: int = RAMP_MS
+    rules: str, cgroup: str, seed: int = 1, *, device: str = DEVICE, scheduler: str = "bfq", ramp_ms: int = 0
 ) -> RunResult:
     """Run the mail's job until its eight jobs have run together for a ramp, which does not count, and a window."""
     plan = jobfile.load([job_path()], [], env=os.environ)
@@ -110,7 +109,7 @@ def throughput(result: RunResult) -> float:
     return rate
 
 
-def measure(job: tuple[str, str, int], device: str = DEVICE, scheduler: str = "bfq", ramp_ms: int = RAMP_MS) -> float:
+def measure(job: tuple[str, str, int], device: str = DEVICE, scheduler: str = "bfq", ramp_ms: int = 0) -> float:
     """Return the MiB/s of a (rules, cgroup, seed)."""
     rules, cgroup, seed = job
     return throughput(run_seed(rules, cgroup, seed, device=device, scheduler=scheduler, ramp_ms=ramp_ms))

@@ -14,7 +14,7 @@ from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.stack import Stack
-from blktwin.lab.world import FIRST_PID, World
+from blktwin.lab.world import FIRST_PID, World, smallest_block
 from blktwin.sim.devices.latency import Latency
 from blktwin.sim.devices.options import Value
 from blktwin.sim.trace import CostTrace
@@ -112,8 +112,7 @@ def check_bounds(world: World) -> None:
             raise ConfigError(
                 "time_based without runtime never ends: give --runtime", file=spec.file, line=spec.line, key=spec.name
             )
-        smallest = min(bs for bs, used in zip(spec.bs_min, spec.directions(), strict=True) if used)
-        ios = int(thread.byte_limit) // smallest
+        ios = int(thread.byte_limit) // smallest_block(spec)
         if spec.number_ios:
             ios = min(ios, spec.number_ios)
         total += ios * spec.loops
