@@ -108,27 +108,41 @@ class Rules:
         self.name: str = name
 
 
+def rules_until_6_1(name: str) -> Rules:
+    """Return what 6.1 and all before it have in common."""
+    rules = Rules(name)
+    rules.plug_caches_time = False
+    rules.unplug_traces_direct = False
+    rules.submit_on_stack_plug = False
+    rules.bdev_write_plug = True
+    rules.complete_checks_capacity = False
+    rules.flush_data_bypasses_elevator = True
+    rules.bfq_groups = BFQ_GROUPS_ACTIVATED
+    rules.bfq_group_threshold = 0
+    return rules
+
+
+def rules_of_fifo_plug(name: str) -> Rules:
+    """Return v6.12 with the plug of 6.13: in the order of submission, the oldest request's size counts."""
+    rules = Rules(name)
+    rules.plug_is_fifo = True
+    rules.plug_size_of_oldest = True
+    return rules
+
+
 def rules_5_10() -> Rules:
     """Return the behaviours of v5.10."""
-    rules = Rules("5.10")
+    rules = rules_until_6_1("5.10")
     rules.plug_max_requests = 16
     rules.plug_max_requests_multi = 16
     rules.plug_is_fifo = True
     rules.plug_merge = PLUG_MERGE_SCAN_ALL
     rules.plug_issues_directly = False
-    rules.plug_caches_time = False
-    rules.unplug_traces_direct = False
-    rules.submit_on_stack_plug = False
-    rules.bdev_write_plug = True
     rules.deadline_prio_classes = False
     rules.deadline_prio_aging = False
     rules.deadline_next = DEADLINE_NEXT_OF_BATCH
-    rules.complete_checks_capacity = False
     rules.complete_one_ctx_here = False
-    rules.flush_data_bypasses_elevator = True
     rules.delay_run_keeps = False
-    rules.bfq_groups = BFQ_GROUPS_ACTIVATED
-    rules.bfq_group_threshold = 0
     rules.bfq_one_queue_idles = False
     rules.bfq_preempts_unneeded = False
     rules.bfq_stable_merge = False
@@ -141,44 +155,31 @@ def rules_5_10() -> Rules:
 
 def rules_5_17() -> Rules:
     """Return the behaviours of v5.17, on which the BFQ series of March 2022 was measured."""
-    return rules_of_5_17("5.17", BFQ_GROUPS_ACTIVATED, 0)
+    return rules_of_5_17("5.17")
 
 
 def rules_5_17_series() -> Rules:
     """Return the behaviours of v5.17 with the eleven patches of March 2022."""
-    return rules_of_5_17("5.17-series", BFQ_GROUPS_SERIES, 1)
+    rules = rules_of_5_17("5.17-series")
+    rules.bfq_groups = BFQ_GROUPS_SERIES
+    rules.bfq_group_threshold = 1
+    return rules
 
 
-def rules_of_5_17(name: str, bfq_groups: int, bfq_group_threshold: int) -> Rules:
-    """Return the behaviours of v5.17 with one of two ways to count BFQ's groups."""
-    rules = Rules(name)
+def rules_of_5_17(name: str) -> Rules:
+    """Return the behaviours of v5.17 under a name."""
+    rules = rules_until_6_1(name)
     rules.plug_merge = PLUG_MERGE_LAST_ONLY
-    rules.plug_caches_time = False
-    rules.unplug_traces_direct = False
-    rules.submit_on_stack_plug = False
-    rules.bdev_write_plug = True
     rules.deadline_next = DEADLINE_NEXT
-    rules.complete_checks_capacity = False
     rules.complete_one_ctx_here = False
-    rules.flush_data_bypasses_elevator = True
     rules.delay_run_keeps = False
-    rules.bfq_groups = bfq_groups
-    rules.bfq_group_threshold = bfq_group_threshold
     return rules
 
 
 def rules_6_1() -> Rules:
     """Return the behaviours of v6.1."""
-    rules = Rules("6.1")
-    rules.plug_caches_time = False
-    rules.unplug_traces_direct = False
-    rules.submit_on_stack_plug = False
-    rules.bdev_write_plug = True
+    rules = rules_until_6_1("6.1")
     rules.deadline_next = DEADLINE_NEXT
-    rules.complete_checks_capacity = False
-    rules.flush_data_bypasses_elevator = True
-    rules.bfq_groups = BFQ_GROUPS_ACTIVATED
-    rules.bfq_group_threshold = 0
     return rules
 
 
@@ -189,28 +190,22 @@ def rules_6_12() -> Rules:
 
 def rules_6_12_y() -> Rules:
     """Return the behaviours of the stable releases of 6.12 since 2025, which took over the plug of 6.13 and 6.16."""
-    rules = Rules("6.12.y")
+    rules = rules_of_fifo_plug("6.12.y")
     rules.bfq_depth = BFQ_DEPTH_OF_REQUESTS
-    rules.plug_is_fifo = True
-    rules.plug_size_of_oldest = True
     rules.plug_merge = PLUG_MERGE_TAIL
     return rules
 
 
 def rules_6_13() -> Rules:
     """Return the behaviours of v6.13: a FIFO plug whose oldest request is tried for merges (e70c301faece)."""
-    rules = Rules("6.13")
-    rules.plug_is_fifo = True
-    rules.plug_size_of_oldest = True
+    rules = rules_of_fifo_plug("6.13")
     return rules
 
 
 def rules_6_18() -> Rules:
     """Return the behaviours of v6.18."""
-    rules = Rules("6.18")
+    rules = rules_of_fifo_plug("6.18")
     rules.bfq_depth = BFQ_DEPTH_OF_REQUESTS
-    rules.plug_is_fifo = True
-    rules.plug_size_of_oldest = True
     rules.plug_merge = PLUG_MERGE_TAIL
     rules.plug_detaches_per_queue = True
     return rules
@@ -218,9 +213,7 @@ def rules_6_18() -> Rules:
 
 def rules_7_2() -> Rules:
     """Return the behaviours of v7.2."""
-    rules = Rules("7.2")
-    rules.plug_is_fifo = True
-    rules.plug_size_of_oldest = True
+    rules = rules_of_fifo_plug("7.2")
     rules.plug_merge = PLUG_MERGE_TAIL
     rules.plug_detaches_per_queue = True
     rules.submit_on_stack_plug = False
