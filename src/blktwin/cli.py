@@ -24,7 +24,7 @@ from blktwin.fio.output import parse_formats, parse_terse_version, render
 from blktwin.fio.results import RunResult
 from blktwin.fio.spec import JobPlan
 from blktwin.fio.values import read_time_us
-from blktwin.lab.cgroups import load_cgroups
+from blktwin.lab.cgroups import load_cgroups, path_problem
 from blktwin.lab.eta import EtaLine
 from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
@@ -279,9 +279,14 @@ def checked_cpus(cpus: int) -> int:
 
 def checked_cgroup(path: str) -> str:
     """Check --cgroup."""
-    if not path.startswith("/") or ".." in path.split("/"):
+    parts = path.split("/")
+    if not path.startswith("/") or ".." in parts:
         raise UsageError(f"'{path}' is not an absolute cgroup path such as /c1", key="--cgroup")
-    return path
+    plain = "/" + "/".join(part for part in parts if part)
+    problem = path_problem(plain)
+    if problem:
+        raise UsageError(f"'{path}' {problem}", key="--cgroup")
+    return plain
 
 
 def make_explain(name: str, formats: list[str]) -> Explain | None:

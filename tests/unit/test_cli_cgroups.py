@@ -93,3 +93,17 @@ def test_bfq_shares_the_device_by_the_examples_weights(capsys: pytest.CaptureFix
     small, large = (one["read"]["io_bytes"] for one in json.loads(out)["jobs"])
     assert 0.06 < small / (small + large) < 0.14
     assert "mean nothing" not in err
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("c1", "'c1' is not an absolute cgroup path such as /c1"),
+        ("/a/../b", "'/a/../b' is not an absolute cgroup path such as /c1"),
+        ("/a/./b", "'/a/./b' is not a plain path such as /a/b (no //, no . or .., no / at the end)"),
+        ("/" + "x" * 256, "between two slashes"),
+    ],
+)
+def test_cgroup_takes_paths_as_the_file_does(path: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--cgroup", path, "--name=a", "--filename=/dev/nvme0n1", "--direct=1", "--size=1m"]) == 2
+    assert message in capsys.readouterr().err

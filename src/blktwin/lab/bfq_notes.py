@@ -11,7 +11,7 @@ from blktwin.lab.run import drive
 
 MAIL = "the mail's ratio lies above that of the weights (2.33, 1.5); the model's is that of the weights."
 FAST = "bound by the VM's CPU, which is not fitted under BFQ with eight writers."
-AIO = "the model is bound by the CPU, as with equal weights; the kernel's device stands idle more, for whatever reason."
+AIO = "the model is bound by the CPU, as with equal weights; the kernel's device stands idle more; why is not known."
 NOTES: dict[tuple[str, str, str], str] = {
     ("weights", "depth 1", "1:1, 10:90"): "the kernel's window of 2.5 s holds two of the lighter group's slots of 124 "
     "ms, and half a slot is 25%; the model's window is twice as long and near the weights' 9.",

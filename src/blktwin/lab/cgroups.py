@@ -346,13 +346,21 @@ def time_text(time_ns: int) -> str:
 
 def check_path(result: CgroupFile, where: Path_, path: str) -> None:
     """Refuse what is not the plain absolute path of a cgroup."""
+    problem = path_problem(path)
+    if problem:
+        raise result.error(where, problem)
+
+
+def path_problem(path: str) -> str:
+    """Return what keeps a text from being the plain absolute path of a cgroup, "" if nothing does."""
     if path == "/":
-        return
+        return ""
     if not path.startswith("/"):
-        raise result.error(where, f'a cgroup\'s path is absolute: "/{path}"')
+        return f'a cgroup\'s path is absolute: "/{path}"'
     if any(part in ("", ".", "..") for part in path[1:].split("/")):
-        raise result.error(where, "is not a plain path such as /a/b (no //, no . or .., no / at the end)")
+        return "is not a plain path such as /a/b (no //, no . or .., no / at the end)"
     if not path.isprintable():
-        raise result.error(where, "holds a character that cannot be printed")
+        return "holds a character that cannot be printed"
     if len(path.encode()) > PATH_BYTES_MAX or max(len(part.encode()) for part in path.split("/")) > NAME_BYTES_MAX:
-        raise result.error(where, f"has more than {PATH_BYTES_MAX} bytes, or {NAME_BYTES_MAX} between two slashes")
+        return f"has more than {PATH_BYTES_MAX} bytes, or {NAME_BYTES_MAX} between two slashes"
+    return ""
