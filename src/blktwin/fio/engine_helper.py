@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from blktwin.block.bdev import FsyncCall
 from blktwin.block.bio import BLK_STS_OK
 from blktwin.block.machine import Task
 from blktwin.fio.job import IoThread
 from blktwin.fio.unit import IoUnit
+
+HELPER_PIDS: Final = 100_000
+"""A thread's first helper has its pid plus so much."""
 
 
 class SyncHelper(Task):

@@ -11,10 +11,12 @@ from mypy_extensions import i64
 
 from blktwin.block.bdev import FsyncCall
 from blktwin.block.bio import BLK_STS_OK
+from blktwin.block.cgroup import Cgroup
 from blktwin.block.machine import Task
 from blktwin.block.submit import resume_submission
 from blktwin.fio.ddir import SYNC, TRIM
 from blktwin.fio.engine_aio import AsyncThread
+from blktwin.fio.engine_helper import HELPER_PIDS
 from blktwin.fio.engines import submit_unit
 from blktwin.fio.unit import IoUnit, UnitFifo
 
@@ -84,9 +86,14 @@ class PosixAioThread(AsyncThread):
     def prepare(self) -> None:
         """Make the units and the helper."""
         super().prepare()
-        self.helper: AioHelper = AioHelper(self, self.pid + 100_000)
+        self.helper: AioHelper = AioHelper(self, self.pid + HELPER_PIDS)
         self.helper.cpu = self.cpu
         self.hands_over_at_once = True
+
+    def move_to(self, cgroup: Cgroup) -> None:
+        """Go there with the helper."""
+        super().move_to(cgroup)
+        self.helper.cgroup = cgroup
 
     def is_busy(self) -> bool:
         """Say whether a trim must wait: until all has been reaped."""

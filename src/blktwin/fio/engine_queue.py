@@ -11,10 +11,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from blktwin.block.cgroup import Cgroup
 from blktwin.block.submit import about_to_sleep, finish_plug, start_plug
 from blktwin.block.syscalls import SYS_IO_GETEVENTS, SYS_IO_SUBMIT, SYS_IO_URING_ENTER
 from blktwin.fio.ddir import SYNC, TRIM
-from blktwin.fio.engine_helper import SyncHelper
+from blktwin.fio.engine_helper import HELPER_PIDS, SyncHelper
 from blktwin.fio.engines import submit_unit
 from blktwin.fio.job import PHASE_NEXT, IoThread
 from blktwin.fio.unit import IoUnit, UnitFifo
@@ -121,13 +122,19 @@ class QueueThread(IoThread):
         self.phase = self.after_submit
         return True
 
+    def move_to(self, cgroup: Cgroup) -> None:
+        """Go there with the kernel workers."""
+        super().move_to(cgroup)
+        for helper in self.helpers:
+            helper.cgroup = cgroup
+
     def hand_sync(self, unit: IoUnit) -> None:
         """Give a queued sync to a kernel worker."""
         for helper in self.helpers:
             if helper.unit is None:
                 helper.serve(unit)
                 return
-        helper = SyncHelper(self, self.pid + 100_000 + len(self.helpers))
+        helper = SyncHelper(self, self.pid + HELPER_PIDS + len(self.helpers))
         self.helpers.append(helper)
         helper.serve(unit)
 

@@ -231,6 +231,10 @@ class IoThread(Task):
             self.sleep_until_ns = 0
             self.machine.wake_task(self)
 
+    def move_to(self, cgroup: Cgroup) -> None:
+        """Go to another cgroup, with the threads that help: what is submitted from now on is that one's."""
+        self.cgroup = cgroup
+
     def finish(self) -> None:
         """End the thread."""
         self.phase = PHASE_DONE

@@ -10,8 +10,6 @@ from fnmatch import fnmatchcase
 
 from blktwin.block.cgroup import Cgroup, CgroupTree
 from blktwin.block.cgroup_files import Dev, dev_name
-from blktwin.fio.engine_posix import PosixAioThread
-from blktwin.fio.engine_queue import QueueThread
 from blktwin.fio.job import PHASE_DONE, IoThread
 from blktwin.fio.spec import JobSpec
 from blktwin.lab.cgroups import WEIGHT, WEIGHT_DEVICE, CgroupFile, Change, Path_, time_text
@@ -155,7 +153,7 @@ class CgroupControl:
             entry |= {"move": names, "to": change.path}
             for thread in self.threads:
                 if thread.spec.name in names and thread.phase != PHASE_DONE:
-                    move_thread(thread, group)
+                    thread.move_to(group)
                     self.note_resident(thread)
         elif change.kind == "remove":
             entry["remove"] = change.path
@@ -233,13 +231,3 @@ def weights_of(group: Cgroup) -> dict[str, object]:
     if group.dev_weights:
         weights[WEIGHT_DEVICE] = {dev_name(dev): weight for dev, weight in group.dev_weights.items()}
     return weights
-
-
-def move_thread(thread: IoThread, group: Cgroup) -> None:
-    """Move a job's process with the threads that help it; what it submits from now on is the new cgroup's."""
-    thread.cgroup = group
-    if isinstance(thread, QueueThread):
-        for helper in thread.helpers:
-            helper.cgroup = group
-    if isinstance(thread, PosixAioThread):
-        thread.helper.cgroup = group

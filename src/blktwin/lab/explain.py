@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from blktwin.block.bfq.scheduler import Bfq
 from blktwin.errors import UsageError
+from blktwin.fio.engine_helper import HELPER_PIDS
 from blktwin.fio.job import IoThread
 from blktwin.lab.explain_log import DecisionLog
 from blktwin.lab.explain_text import document, render
@@ -18,8 +19,6 @@ from blktwin.sim.hints import near
 
 KEY = "--explain"
 SCHEDULERS = ("bfq",)
-HELPER_PIDS = 100_000
-"""A job's first helper thread has its pid plus so much."""
 
 
 class Explain:

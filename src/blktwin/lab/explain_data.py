@@ -60,6 +60,11 @@ class Decision:
     """What was seen, by the time for which it was the last thing seen, or else how often."""
     seen: Facts | None = None
 
+    @property
+    def cost_ns(self) -> int:
+        """For how long it kept others waiting."""
+        return self.lost_ns + self.kept_ns
+
     def add(self, other: Decision) -> None:
         """Add another second's."""
         self.held += other.held

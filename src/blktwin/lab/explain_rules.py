@@ -18,6 +18,7 @@ from blktwin.block.bfq.log import (
 )
 from blktwin.block.bfq.queue import BfqQueue
 from blktwin.block.bfq.raising import MAX_SERVICE_FROM_WR, WR_COEFF
+from blktwin.block.jiffies import jiffies_to_msecs
 from blktwin.block.rules import BFQ_GROUPS_ACTIVATED, BFQ_GROUPS_PENDING, BFQ_GROUPS_SERIES
 from blktwin.lab.explain_data import Facts
 
@@ -92,18 +93,19 @@ def classes_text(facts: Facts) -> str:
 def why_raised(bfqd: BfqData, bfqq: BfqQueue, before: int) -> str:
     """Return why the coefficient has just changed from `before`; called while the old times still stand."""
     coeff = int(bfqq.wr_coeff)
+    period_ms = jiffies_to_msecs(int(bfqq.wr_cur_max_jif), int(bfqd.hz))
     if coeff == WR_COEFF:
         if before > coeff:
             return "soft real-time no more, its interactive period goes on"
         if not bfqq.is_sync:
             return "its async requests come rarely"
-        return f"taken for interactive (new, or without I/O for 2 s), for {jif_ms(bfqd, int(bfqq.wr_cur_max_jif))} ms"
+        return f"taken for interactive (new, or without I/O for 2 s), for {period_ms} ms"
     if coeff > 1:
         return "taken for soft real-time (little I/O at intervals)"
     if bfqq.in_large_burst:
         return "one of a large burst of new queues"
     if bfqq.last_wr_start_finish_jif + bfqq.wr_cur_max_jif < bfqd.jif():
-        return f"its time is over ({jif_ms(bfqd, int(bfqq.wr_cur_max_jif))} ms)"
+        return f"its time is over ({period_ms} ms)"
     if not bfqd.low_latency:
         return "low_latency is off"
     if bfqq.wr_cur_max_jif == bfqd.wr_rt_max_jif:
@@ -111,8 +113,3 @@ def why_raised(bfqd: BfqData, bfqq: BfqQueue, before: int) -> str:
     if bfqq.service_from_wr > MAX_SERVICE_FROM_WR:
         return f"it has had more than {MAX_SERVICE_FROM_WR} sectors"
     return "its state from before it shared a queue"
-
-
-def jif_ms(bfqd: BfqData, jif: int) -> int:
-    """Return jiffies in ms."""
-    return jif * 1000 // int(bfqd.hz)

@@ -42,7 +42,7 @@ def interval_lines(log: DecisionLog) -> list[str]:
         "  kept Nx: so often was nothing given while something was in the driver",
     ]
     if width > 1:
-        lines.append(f"  (intervals of {width} s; the JSON formats have every second)")
+        lines.append(f"  (intervals of {width} s; the JSON formats have single seconds)")
     told = [second for second in log.seconds if second.span_ns >= SHORT_NS] or log.seconds
     for first, seconds in grouped(told, width):
         lines += ["", interval_head(first, seconds, width)]
@@ -189,7 +189,7 @@ def merged_rows(seconds: list[Second]) -> list[Row]:
 
 def weight_of(decision: Decision) -> int:
     """Return how much a decision matters: what it cost, else how often it was made."""
-    return (decision.lost_ns + decision.kept_ns) * 1000 + decision.held + decision.timers + decision.refused
+    return decision.cost_ns * 1000 + decision.held + decision.timers + decision.refused
 
 
 # -- data

@@ -57,8 +57,7 @@ class Totals:
 
     def cost_ns(self, rule: int) -> int:
         """Return for how long a rule kept others waiting."""
-        decision = self.decisions[rule]
-        return decision.lost_ns + decision.kept_ns
+        return self.decisions[rule].cost_ns
 
 
 def summarize(log: DecisionLog) -> list[str]:
