@@ -8,6 +8,7 @@ import signal
 import sys
 
 EXIT_INTERRUPTED = 130
+"""As errors.py has it; nothing is imported before Ctrl-C is taken care of."""
 
 
 def stop_at_once(number: int, frame: object) -> None:

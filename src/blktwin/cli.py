@@ -16,7 +16,7 @@ from rich.console import Console
 
 import blktwin
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES
-from blktwin.errors import BlktwinError, ConfigError, Unavailable, UsageError, shown
+from blktwin.errors import EXIT_INTERRUPTED, BlktwinError, ConfigError, Unavailable, UsageError, shown
 from blktwin.fio import jobfile, options, showcmd
 from blktwin.fio.build import TIME_MAX_NS
 from blktwin.fio.cmdline import is_job_option, split_arguments, takes_next_word
@@ -39,7 +39,6 @@ from blktwin.sim.hints import near
 from blktwin.sim.hosts import DEFAULT_HOST, Host, builtin_hosts, get_host
 from blktwin.units import NSEC_PER_USEC
 
-EXIT_INTERRUPTED = 130
 NOTE_MAX = 2000
 """Characters of a note on stderr."""
 RUN_OPTIONS = (

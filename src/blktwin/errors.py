@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+EXIT_INTERRUPTED = 130
+"""How a command ends that Ctrl-C has stopped."""
 FILE_MAX = 300
 KEY_MAX = 100
 MESSAGE_MAX = 600

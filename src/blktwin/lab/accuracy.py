@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from blktwin.errors import BlktwinError
 from blktwin.lab.bfq_report import sections
+from blktwin.lab.command import run_command
 from blktwin.lab.truth import KERNELS, LOADED_ROW, QD1_ROW, Row, compare
 from blktwin.sim.hosts import get_host
 
@@ -71,8 +71,10 @@ def page() -> str:
     return "\n".join(lines + sections()) + "\n"
 
 
+def main() -> None:
+    """Print the page."""
+    print(page(), end="")
+
+
 if __name__ == "__main__":
-    try:
-        print(page(), end="")
-    except BlktwinError as error:
-        raise SystemExit(f"blktwin: {error}") from None
+    run_command(main)

@@ -131,13 +131,13 @@ def notes(part: str, missed: list[tuple[str, str]]) -> list[str]:
     return ["", *(f"- {key}, {name}: {NOTES.get((part, key, name), 'not explained yet.')}" for key, name in missed)]
 
 
-def sections(scheduler: str = "bfq", workers: int = 2) -> list[str]:
+def sections(workers: int = 2) -> list[str]:
     """Return all lines of the BFQ part; it runs for minutes."""
-    lines = ["", SEED_INTRO, *bfq_seed.table(bfq_seed.compare(scheduler=scheduler, workers=workers))]
-    scenarios = bfq_scenarios.compare(scheduler=scheduler, workers=workers)
+    lines = ["", SEED_INTRO, *bfq_seed.table(bfq_seed.compare(workers=workers))]
+    scenarios = bfq_scenarios.compare(workers=workers)
     lines += ["", SCENARIO_INTRO, *scenario_table(scenarios, "scenarios")]
-    times = bfq_scenarios.compare("device times", scheduler=scheduler, workers=workers)
+    times = bfq_scenarios.compare("device times", workers=workers)
     lines += ["", TIMES_INTRO, *scenario_table(times, "device times")]
-    lines += ["", WEIGHT_INTRO, *weight_table(bfq_weights.compare(scheduler=scheduler, workers=workers))]
-    lines += ["", ROWS_INTRO, *rows_table(bfq_rows.compare(scheduler=scheduler, workers=workers))]
+    lines += ["", WEIGHT_INTRO, *weight_table(bfq_weights.compare(workers=workers))]
+    lines += ["", ROWS_INTRO, *rows_table(bfq_rows.compare(workers=workers))]
     return lines

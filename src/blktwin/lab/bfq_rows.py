@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from blktwin.fio.ddir import READ, WRITE
@@ -121,18 +120,17 @@ def iops_by_row(step: BootRow, result: RunResult) -> dict[str, float]:
     return totals
 
 
-def run_step(job: tuple[str, str, int], scheduler: str = "bfq") -> dict[str, float]:
-    """Return IOPS by row of a (kernel, row, seed); seed 0 is without jitter. scheduler stands in for bfq."""
-    step, world, schedule = prepare_step(job, scheduler)
+def run_step(job: tuple[str, str, int]) -> dict[str, float]:
+    """Return IOPS by row of a (kernel, row, seed); seed 0 is without jitter."""
+    step, world, schedule = prepare_step(job)
     return iops_by_row(step, collect(world, schedule, drive(world, schedule)))
 
 
-def prepare_step(job: tuple[str, str, int], scheduler: str = "bfq") -> tuple[BootRow, World, Schedule]:
+def prepare_step(job: tuple[str, str, int]) -> tuple[BootRow, World, Schedule]:
     """Build a (kernel, row, seed)."""
     kernel, name, seed = job
     step = step_of(name)
-    used = scheduler if step.scheduler == "bfq" else step.scheduler
-    bench = Bench(kernel, LATENCY_US, DEPTH, used, step.tunables, step.weights)
+    bench = Bench(kernel, LATENCY_US, DEPTH, step.scheduler, step.tunables, step.weights)
     loads = [load for group in step.loads for load in group]
     plan = plan_of(loads, seed, START_JITTER_US if seed else 0)
     return step, *prepare_weighted(plan, bench.stack(seed), bench.weights)
@@ -153,7 +151,6 @@ def compare(
     kernels: tuple[str, ...] = KERNELS,
     folder: Path = TRUTH_DIR,
     *,
-    scheduler: str = "bfq",
     seeds: tuple[int, ...] = SEEDS,
     workers: int = 1,
 ) -> list[RatioRow]:
@@ -165,7 +162,7 @@ def compare(
         firsts = [name for name in bfq_names(rows) if step_of(name).names[0] == name]
         jobs += [(kernel, name, seed) for name in firsts for seed in seeds]
     model: dict[tuple[str, str], list[float]] = {}
-    for (kernel, _, _), result in zip(jobs, spread(partial(run_step, scheduler=scheduler), jobs, workers), strict=True):
+    for (kernel, _, _), result in zip(jobs, spread(run_step, jobs, workers), strict=True):
         for name, iops in result.items():
             model.setdefault((kernel, name), []).append(iops)
     outcomes = []

@@ -7,6 +7,7 @@ machine does: what BFQ's injection makes of a run is decided by such details, so
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -151,8 +152,14 @@ def spread(run: Callable[[Given], Got], items: Sequence[Given], workers: int = 1
     """Return run(item) for all items, in their order, in so many processes."""
     if workers < 2 or len(items) < 2:
         return [run(item) for item in items]
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(run, items))
+    context = multiprocessing.get_context("spawn")
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ignored) as pool:
+        try:
+            return list(pool.map(run, items))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def ms(value: float) -> int:

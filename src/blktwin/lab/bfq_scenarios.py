@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from blktwin.lab.bfq_runs import Bench, Compared, Load, ms, run_windows, spread
@@ -99,13 +98,12 @@ def device_times() -> list[Scenario]:
     return rows
 
 
-def run_scenario(job: tuple[Scenario, str, int], scheduler: str = "bfq") -> float:
+def run_scenario(job: tuple[Scenario, str, int]) -> float:
     """Return the IOPS of a (scenario, kernel, seed); seed 0 is without jitter."""
     scenario, kernel, seed = job
     bench = Bench(
         kernel,
         scenario.latency_us,
-        scheduler=scheduler,
         tunables=[("iosched.low_latency", str(scenario.low_latency))],
         jitter=scenario.latency_us * JITTER_PPM // 1000 if seed else 0,
     )
@@ -127,7 +125,6 @@ def compare(
     part: str = "scenarios",
     folder: Path = TRUTH_DIR,
     *,
-    scheduler: str = "bfq",
     with_starred: bool = True,
     workers: int = 1,
 ) -> list[Outcome]:
@@ -142,7 +139,7 @@ def compare(
                 continue
             outcomes.append(Outcome(kernel, row.name, iops, is_starred, []))
             jobs += [(row, kernel, seed) for seed in (SEEDS if is_starred else (0,))]
-    results = spread(partial(run_scenario, scheduler=scheduler), jobs, workers)
+    results = spread(run_scenario, jobs, workers)
     by_row = {(outcome.name, outcome.kernel): outcome for outcome in outcomes}
     for (row, kernel, _), iops in zip(jobs, results, strict=True):
         by_row[row.name, kernel].model.append(iops)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from statistics import median
@@ -97,7 +96,11 @@ def run_seed(
         job.ramp_time_ns = ramp_ms * NSEC_PER_MSEC
         job.runtime_ns = (LAST_START_MS + WINDOW_MS) * NSEC_PER_MSEC
     stack = Stack([parse_device(device)], scheduler, rules=find_rules(rules), cgroup=cgroup, seed=seed)
-    return simulate(plan, stack)
+    result = simulate(plan, stack)
+    if result.partial:
+        # A table has no use for a part of a run.
+        raise KeyboardInterrupt
+    return result
 
 
 def throughput(result: RunResult) -> float:
@@ -115,10 +118,10 @@ def measure(job: tuple[str, str, int], device: str = DEVICE, scheduler: str = "b
     return throughput(run_seed(rules, cgroup, seed, device=device, scheduler=scheduler, ramp_ms=ramp_ms))
 
 
-def compare(seeds: tuple[int, ...] = SEEDS, *, scheduler: str = "bfq", workers: int = 1) -> list[Answer]:
+def compare(seeds: tuple[int, ...] = SEEDS, *, workers: int = 1) -> list[Answer]:
     """Return the model's answer to each cell; the one with a spread takes all seeds, the others the first."""
     jobs = [(cell.rules, cell.cgroup, seed) for cell in CELLS for seed in (seeds if cell.has_spread else seeds[:1])]
-    rates = dict(zip(jobs, spread(partial(measure, scheduler=scheduler), jobs, workers), strict=True))
+    rates = dict(zip(jobs, spread(measure, jobs, workers), strict=True))
     return [
         Answer(
             cell, [rate for (rules, cgroup, _), rate in rates.items() if (rules, cgroup) == (cell.rules, cell.cgroup)]

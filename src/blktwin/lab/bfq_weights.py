@@ -93,7 +93,7 @@ class Contest:
         return Share(self.table, self.name, self.truth, (sums[0], sums[1]), rates)
 
 
-def contests(folder: Path = TRUTH_DIR, scheduler: str = "bfq") -> list[Contest]:
+def contests(folder: Path = TRUTH_DIR) -> list[Contest]:
     """Return all rows: 6.12 on devices of depth 1 and 8, then the mail's on both variants."""
     data = json.loads((folder / FILE).read_text())
     rows = []
@@ -104,9 +104,8 @@ def contests(folder: Path = TRUTH_DIR, scheduler: str = "bfq") -> list[Contest]:
                 data["weights"]["kernel"],
                 LATENCY_US,
                 depth,
-                scheduler,
-                LOW_LATENCY_OFF,
-                weights,
+                tunables=LOW_LATENCY_OFF,
+                weights=weights,
                 device=f",nr_requests={NR_REQUESTS}",
             )
             first, second = columns[str(depth)]
@@ -115,7 +114,7 @@ def contests(folder: Path = TRUTH_DIR, scheduler: str = "bfq") -> list[Contest]:
         for name, ratio in data["yu kuai"]["ratios"][variant].items():
             first, second = (int(part) for part in name.split(":"))
             weights = {"/a": first, "/b": second}
-            bench = Bench(kernel, MAIL_LATENCY_US, 64, scheduler, LOW_LATENCY_OFF, weights)
+            bench = Bench(kernel, MAIL_LATENCY_US, tunables=LOW_LATENCY_OFF, weights=weights)
             rows.append(Contest(f"mail, {variant}", name, bench, ["/a", "/b"], MAIL_IODEPTH, (1.0, ratio)))
     return rows
 
@@ -125,6 +124,6 @@ def run_contest(contest: Contest, seed: int = 0) -> Share:
     return contest.run(seed)
 
 
-def compare(folder: Path = TRUTH_DIR, *, scheduler: str = "bfq", workers: int = 1) -> list[Share]:
+def compare(folder: Path = TRUTH_DIR, *, workers: int = 1) -> list[Share]:
     """Return all rows, measured and modelled."""
-    return spread(partial(run_contest, seed=0), contests(folder, scheduler), workers)
+    return spread(partial(run_contest, seed=0), contests(folder), workers)

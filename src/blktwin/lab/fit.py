@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from blktwin.lab.command import run_command
 from blktwin.lab.truth import KERNELS, LOADED_ROW, QD1_ROW, TRUTH_DIR, measure, read_truth
 from blktwin.sim.costs import COST_NAMES
 from blktwin.sim.hosts import Host, get_host
@@ -97,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)
