@@ -157,6 +157,9 @@ def front_of(bio: Bio, sector: i64, nr_sectors: i64) -> Bio:
     part.ioprio = bio.ioprio
     part.cgroup = bio.cgroup
     part.parent = bio
+    part.data = bio.data
+    part.data_at = bio.data_at
+    bio.data_at += nr_sectors << 9
     bio.remaining += 1
     set_range(part, sector, nr_sectors)
     return part

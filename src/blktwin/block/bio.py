@@ -75,6 +75,10 @@ class Bio:
         self.owner: object | None = None
         """The queue that the bio was submitted to; set by submit_bio()."""
         self.next: Bio | None = None
+        self.data: bytearray | None = None
+        """What is written, or where what is read goes; None for an I/O whose bytes nobody keeps."""
+        self.data_at: i64 = 0
+        """Where in data this bio's bytes begin."""
         self.parent: Bio | None = None
         """The bio that this one was split from."""
         self.remaining: i64 = 1

@@ -1,7 +1,7 @@
 """The end of a request: on which CPU it completes, how its bios end, and how it is freed.
 
 Kernel: block/blk-mq.c, v6.12.
-Differs: a request completes as a whole; each queue has completion lists of its own, where the kernel's are per CPU.
+Differs: each queue has completion lists of its own, where the kernel's are per CPU.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from blktwin.block.bio import BLK_STS_OK
 from blktwin.block.machine import Work
 from blktwin.block.request import (
     MQ_RQ_COMPLETE,
@@ -120,6 +121,29 @@ def end_request(q: RequestQueue, rq: Request, status: i64) -> None:
         finish_request(q, rq, now_ns)
     q.stats.done(stat_group(rq.op), rq.nr_sectors, rq.start_ns, now_ns)
     free_request(q, rq)
+
+
+def end_part(q: RequestQueue, rq: Request, nr_sectors: i64) -> None:
+    """End the first nr_sectors of a started request, less than it has; the rest is to be requeued.
+
+    Kernel: blk_update_request(), block/blk-mq.c, v6.12.
+    """
+    assert 0 < nr_sectors < rq.nr_sectors, f"{q.name}: a part of {nr_sectors} sectors of {rq.nr_sectors}"
+    q.trace.rq_complete(rq, BLK_STS_OK, nr_sectors << 9)
+    rq.sector += nr_sectors
+    rq.nr_sectors -= nr_sectors
+    bio = rq.bio
+    while bio is not None and bio.nr_sectors <= nr_sectors:
+        nr_sectors -= bio.nr_sectors
+        following = bio.next
+        bio.next = None
+        rq.bio = following
+        bio.endio(BLK_STS_OK)
+        bio = following
+    assert bio is not None
+    bio.sector += nr_sectors
+    bio.nr_sectors -= nr_sectors
+    bio.data_at += nr_sectors << 9
 
 
 def end_sequenced(q: RequestQueue, rq: Request, status: i64) -> None:

@@ -51,6 +51,33 @@ class Work:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class BlockingWork(Work):
+    """A work item in which its worker may sleep; it is queued on a WorkQueue and never runs twice at the same time."""
+
+    def run(self) -> None:
+        """Never called: advance() is."""
+        raise AssertionError("a blocking work item has run as one that never sleeps")
+
+    def advance(self, worker: Task) -> bool:
+        """Go on in worker; True when this run has ended, False when the worker sleeps (who wakes it lets it go on)."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WorkQueue:
+    """A kernel workqueue, made by Machine.alloc_workqueue(); max_active: work items that may run at once.
+
+    Kernel: struct workqueue_struct, kernel/workqueue.c, v6.12.
+    """
+
+    def __init__(self, name: str, max_active: int) -> None:
+        self.name: str = name
+        self.max_active: int = max_active
+        self.slot: object | None = None
+        """The machine's own bookkeeping; nobody else's."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Task:
     """Who is running: identity, cgroup, I/O priority, CPU, and the per-task block state (plug, pending bios)."""
 
@@ -128,6 +155,21 @@ class Machine:
     def postpone_work(self, work: Work, delay_ns: i64, cpu: int) -> None:
         """Run work after delay_ns, also when it was to run sooner; work that a worker has already stays there."""
         self.queue_work(work, delay_ns, cpu)
+
+    def alloc_workqueue(self, name: str, max_active: int) -> WorkQueue:
+        """Return a new unbound workqueue; max_active 0: the kernel's default."""
+        raise NotImplementedError
+
+    def queue_on(self, wq: WorkQueue, work: BlockingWork) -> bool:
+        """Queue work on an unbound workqueue, from any context; False when it is pending already.
+
+        Work that runs now is run once more when it has ended, by the same worker.
+        """
+        raise NotImplementedError
+
+    def cond_resched(self, task: Task) -> bool:
+        """Say whether task, which runs and could go on, must return from its step now; it runs again by itself."""
+        return False
 
     @abstractmethod
     def raise_softirq(self, work: Work, cpu: int) -> None:

@@ -87,6 +87,8 @@ class Request:
         self.icq: Icq | None = None
         """The process that it was allocated for, as the elevator knows it."""
         self.flush_seq: i64 = 0
+        self.pdu: object | None = None
+        """The driver's own data of this request; it stays with it for life."""
 
     def end_sector(self) -> i64:
         """Return the first sector after the request."""

@@ -244,6 +244,9 @@ def split_bio(q: RequestQueue, bio: Bio, room: i64, task: Task) -> Bio:
     front.cgroup = bio.cgroup
     front.owner = q
     front.parent = bio
+    front.data = bio.data
+    front.data_at = bio.data_at
+    bio.data_at += room << 9
     bio.remaining += 1
     bio.sector += room
     bio.nr_sectors -= room

@@ -74,3 +74,38 @@ class Tracepoints:
 
     def tag_wait(self, task: Task) -> None:
         """Mark a submitter that sleeps because no tag is free (block_rq_tag_wait, v7.3)."""
+
+    # -- file operations of the kernel (drivers/backing.py), and the loop driver above them
+
+    def file_op(self, task: Task, op: i64, nbytes: i64) -> None:
+        """Mark the work of the file system and direct-I/O layer for one operation that task executes."""
+
+    def file_done(self, task: Task, op: i64) -> None:
+        """Mark the file system's end of an asynchronous operation, in the context of task."""
+
+    def file_copy(self, task: Task, nr_pages: i64) -> None:
+        """Mark the copy of pages between a page cache and the caller's memory."""
+
+    def loop_dispatch(self, rq: Request) -> None:
+        """Mark the loop driver's own work of one request, when it arrives."""
+
+    def loop_work(self, rq: Request, reason: i64) -> None:
+        """W: the request was given to a worker; reason is one of drivers/loop/reasons.py."""
+
+    def loop_begin(self, rq: Request, task: Task, reason: i64) -> None:
+        """X: task begins to execute the request; reason as in loop_work(), or REASON_INLINE."""
+
+    def loop_lower_queue(self, rq: Request) -> None:
+        """Q': the request's first bio goes to the device below."""
+
+    def loop_lower_done(self, rq: Request) -> None:
+        """C': the request's last bio below has ended."""
+
+    def loop_end(self, rq: Request, result: i64) -> None:
+        """Mark the end of the request's file operation: bytes, or an error number below 0."""
+
+    def work_begin(self, task: Task, name: str, waited_ns: i64) -> None:
+        """Mark a worker that takes a work item of the workqueue `name`, waited_ns after that was queued."""
+
+    def work_end(self, task: Task) -> None:
+        """Mark the end of that work item's run."""

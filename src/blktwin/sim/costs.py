@@ -35,7 +35,16 @@ COST_NAMES: Final = (
     "sleep",
     "cgroup_level",
     "timer",
+    "loop",
+    "loop_lock",
+    "file_op",
+    "file_done",
+    "file_copy",
+    "worker_new",
+    "worker_wake",
 )
+OPTIONAL: Final = ("loop", "loop_lock", "file_op", "file_done", "file_copy", "worker_new", "worker_wake")
+"""Costs that only jobs on loop devices pay; 0 in a host that does not say them."""
 
 
 class Costs:
@@ -85,6 +94,20 @@ class Costs:
         self.cgroup_level_ns: i64 = 0
         """Added to a switch per level of the task's cgroup below the root."""
         self.timer_ns: i64 = 0
+        self.loop_ns: i64 = 0
+        """The loop driver's own work per request: command, kiocb, list of pages, end."""
+        self.loop_lock_ns: i64 = 0
+        """One handover of the lock over its lists, when submitter and worker share it."""
+        self.file_op_ns: i64 = 0
+        """File system and direct-I/O layer of the backing file, per operation, up to its bio."""
+        self.file_done_ns: i64 = 0
+        """The file system's end of an operation."""
+        self.file_copy_ns: i64 = 0
+        """One page copied between the backing file's page cache and a request."""
+        self.worker_new_ns: i64 = 0
+        """Until a new kernel worker runs."""
+        self.worker_wake_ns: i64 = 0
+        """From the wake-up of an unbound worker until it runs, on an idle CPU, beyond idle_exit."""
 
     def as_dict(self) -> dict[str, int]:
         """Return all costs by name, without the unit."""

@@ -7,7 +7,7 @@ import tomllib
 from typing import Final
 
 from blktwin.errors import ConfigError
-from blktwin.sim.costs import COST_NAMES, Costs
+from blktwin.sim.costs import COST_NAMES, OPTIONAL, Costs
 from blktwin.sim.hints import line_of, near
 
 HOSTS_FILE: Final = "hosts.toml"
@@ -105,7 +105,7 @@ def make_host(name: str, table: dict[str, object], above: dict[str, Host]) -> Ho
     source = table.get("source")
     if not isinstance(source, str):
         raise ConfigError("source is missing: it says where the numbers come from")
-    missing = [key for key in ("cpus", "hz", *COST_NAMES) if key not in table]
+    missing = [key for key in ("cpus", "hz", *COST_NAMES) if key not in table and key not in OPTIONAL]
     if parent is None and missing:
         raise ConfigError(f"needs {', '.join(missing)} (or inherit)")
     scale = number(table, "scale", 100)

@@ -11,12 +11,13 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.cgroup import CgroupTree
-from blktwin.block.machine import Machine, Task, Timer, Work
+from blktwin.block.machine import BlockingWork, Machine, Task, Timer, Work, WorkQueue
 from blktwin.block.tracepoint import Tracepoints
 from blktwin.sim.costs import Costs
 from blktwin.sim.cpu import Cpu, IdleTask, SimWork, Worker
 from blktwin.sim.events import Event, EventQueue
 from blktwin.sim.faults import Faults
+from blktwin.sim.workqueue import WQ_DFL_ACTIVE, PoolWork, WorkerPool
 
 KTHREAD_PID: Final = 100
 
@@ -104,6 +105,7 @@ class SimMachine(Machine):
             cpus.append(cpu)
         self.cpus: vec[Cpu] = vec[Cpu](cpus)
         self.irq_cpu: Cpu = self.cpus[0]
+        self.pool: WorkerPool = WorkerPool(self, 0)
 
     # -- charges
 
@@ -233,6 +235,35 @@ class SimMachine(Machine):
         worker.add(item)
         if not worker.is_queued and self.current is not worker:
             self.make_runnable(worker, self.cpus[item.cpu], True)
+
+    def alloc_workqueue(self, name: str, max_active: int) -> WorkQueue:
+        """Return a new unbound workqueue; all of them share one pool."""
+        return WorkQueue(name, max_active or WQ_DFL_ACTIVE)
+
+    def queue_on(self, wq: WorkQueue, work: BlockingWork) -> bool:
+        """Give work to the pool, unless it is pending."""
+        if work.is_pending:
+            return False
+        work.is_pending = True
+        slot = work.slot
+        if slot is None:
+            item = PoolWork(work, wq)
+            work.slot = item
+        else:
+            assert isinstance(slot, PoolWork)
+            item = slot
+        self.charge(self.costs.queue_work_ns)
+        self.pool.queue(item)
+        return True
+
+    def cond_resched(self, task: Task) -> bool:
+        """Say whether task must return from its step, to go on when its CPU has caught up: something is due before."""
+        events = self.events
+        if events.size == 0 or events.next_time_ns() >= self.local_ns:
+            return False
+        task.runnable_at_ns = self.local_ns
+        self.cpus[task.cpu].push(task, True)
+        return True
 
     def raise_softirq(self, work: Work, cpu: int) -> None:
         """Run work in an interrupt on cpu at the local time."""
