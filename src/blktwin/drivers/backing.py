@@ -79,7 +79,7 @@ class FileCall:
 class Backing:
     """A file open for the loop driver; sizes in bytes.
 
-    Kernel: struct file and what vfs_statx(), vfs_fallocate(), vfs_fsync() say of it, v6.12.
+    Kernel: vfs_statx(), fs/stat.c, vfs_fallocate(), fs/open.c, and vfs_fsync(), fs/sync.c, v6.12, say what it can.
     """
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ def test_inherit_scale_and_overrides() -> None:
         (BASE.replace("wake = 0", "wake = true"), "True is not a whole number of ns"),
         (BASE.replace("wake = 0", "wake = -1"), "base.wake: -1 is out of range: 0 to"),
         (BASE.replace("cpus = 4", "cpus = 0"), "h.toml:3: base.cpus: 0 is out of range: 1 to 4096"),
-        (BASE.replace("wake = 0\n", ""), "h.toml:1: base: needs wake"),
+        (BASE.replace("\nwake = 0\n", "\n"), "h.toml:1: base: needs wake"),
         (BASE.replace('source = "s"\n', ""), "base: source is missing"),
         (BASE.replace('"s"', "3"), "base.source: must be text"),
         (BASE + "scale = 50\n", "scale means nothing without inherit"),
