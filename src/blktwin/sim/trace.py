@@ -13,6 +13,7 @@ from blktwin.block.request import Request
 from blktwin.block.syscalls import SYS_IO_SUBMIT
 from blktwin.block.tracepoint import Tracepoints
 from blktwin.sim.costs import Costs
+from blktwin.sim.workqueue import PoolWorker
 
 if TYPE_CHECKING:
     from blktwin.sim.machine import SimMachine
@@ -95,6 +96,31 @@ class CostTrace(Tracepoints):
     def rq_complete(self, rq: Request, status: i64, nr_bytes: i64) -> None:
         """Charge the end of a request."""
         self.machine.local_ns += self.costs.complete_ns
+
+    def file_op(self, task: Task, op: i64, nbytes: i64) -> None:
+        """Charge an operation of the backing file, up to its bio."""
+        self.machine.local_ns += self.costs.file_op_ns
+
+    def file_done(self, task: Task, op: i64) -> None:
+        """Charge the file system's end of an operation."""
+        self.machine.local_ns += self.costs.file_done_ns
+
+    def file_copy(self, task: Task, nr_pages: i64) -> None:
+        """Charge the copy."""
+        self.machine.local_ns += self.costs.file_copy_ns * nr_pages
+
+    def loop_dispatch(self, rq: Request) -> None:
+        """Charge the loop driver's own work."""
+        self.machine.local_ns += self.costs.loop_ns
+
+    def loop_work(self, rq: Request, reason: i64) -> None:
+        """Charge the submitter's turn at the lock."""
+        self.machine.local_ns += self.costs.loop_lock_ns
+
+    def loop_begin(self, rq: Request, task: Task, reason: i64) -> None:
+        """Charge a worker's turn at the lock; who executes the request itself never takes it."""
+        if isinstance(task, PoolWorker):
+            self.machine.local_ns += self.costs.loop_lock_ns
 
 
 class TraceRow:
