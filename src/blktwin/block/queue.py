@@ -75,6 +75,8 @@ class RequestQueue:
         """The elevator's requests by end sector, each bucket newest first (sched_merge.py)."""
         self.hash_newest: Request | None = None
         """The newest of them, until somebody looks or the next one comes."""
+        self.lower_first: bool = False
+        """Bios that its (stacked) driver submits from queue_rq() go before those that wait to be submitted here."""
         self.nomerges: i64 = 0
         self.rq_affinity: i64 = 1
         self.stats: DiskStats = DiskStats()

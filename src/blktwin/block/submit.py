@@ -62,7 +62,10 @@ def submit_bio(q: RequestQueue, bio: Bio) -> bool:
         append_pending(task, bio)
         return True
     task.is_submitting = True
-    if not submit_one(q, bio, task, False):
+    if q.lower_first:
+        if not submit_lower_first(q, bio, task, False):
+            return False
+    elif not submit_one(q, bio, task, False):
         return False
     if task.bio_list is None:
         task.is_submitting = False
@@ -109,6 +112,13 @@ def append_pending(task: Task, bio: Bio) -> None:
     task.bio_tail = bio
 
 
+def take_pending(task: Task) -> Bio | None:
+    """Take all of the task's pending bios, as a list."""
+    bio = task.bio_list
+    task.bio_list = None
+    return bio
+
+
 def push_pending(task: Task, bio: Bio) -> None:
     """Put a bio before the task's pending ones."""
     if task.bio_list is None:
@@ -127,11 +137,56 @@ def resume_submission(task: Task) -> bool:
         bio.next = None
         q = bio.owner
         assert isinstance(q, RequestQueue)
-        if not submit_one(q, bio, task, was_blocked):
+        if q.lower_first:
+            if not submit_lower_first(q, bio, task, was_blocked):
+                return False
+        elif not submit_one(q, bio, task, was_blocked):
             return False
         was_blocked = False
         bio = task.bio_list
     task.is_submitting = False
+    return True
+
+
+def submit_lower_first(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bool:
+    """Do as submit_one(); the bios that q's driver submits meanwhile go before all that are pending for q.
+
+    A bio that waits for a tag goes behind them too: they may be what gives that tag back.
+    Kernel: __submit_bio_noacct(), block/blk-core.c, v6.12, does so for drivers without requests only.
+    """
+    rest_tail = task.bio_tail
+    rest = take_pending(task)
+    is_done = submit_one(q, bio, task, is_resumed)
+    new = take_pending(task)
+    same: Bio | None = None
+    same_tail: Bio | None = None
+    while new is not None:
+        following = new.next
+        new.next = None
+        if new.owner is not q:
+            append_pending(task, new)
+        elif same_tail is None:
+            same = new
+            same_tail = new
+        else:
+            same_tail.next = new
+            same_tail = new
+        new = following
+    has_lower = task.bio_list is not None
+    if same is not None:
+        append_pending(task, same)
+        task.bio_tail = same_tail
+    if rest is not None:
+        append_pending(task, rest)
+        task.bio_tail = rest_tail
+    if is_done or not has_lower:
+        return is_done
+    waiter = task.tag_waiter
+    assert waiter is not None
+    tags = waiter.tags
+    assert tags is not None
+    tags.finish_wait(waiter)
+    task.is_blocked = False
     return True
 
 
