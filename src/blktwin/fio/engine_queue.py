@@ -118,6 +118,11 @@ class QueueThread(IoThread):
             elif not submit_unit(self, self, unit):
                 return False
             first = self.committing.head
+        if self.plug is not None:
+            finish_plug(self.machine, self)
+            if self.is_blocked:
+                # A stacked driver's I/O waits for a tag of the device below.
+                return False
         self.end_submit()
         self.phase = self.after_submit
         return True
@@ -141,8 +146,6 @@ class QueueThread(IoThread):
     def end_submit(self) -> None:
         """Leave the submission call; the I/Os count as issued now."""
         machine = self.machine
-        if self.plug is not None:
-            finish_plug(machine, self)
         machine.trace.sys_exit(self, self.submit_call, int(self.nr_commit))
         now = machine.now_ns()
         stat = self.stat
