@@ -16,13 +16,12 @@ Everything that the file alone can tell is checked here; cgroup_run.py knows the
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from blktwin.block.cgroup import WEIGHT_MAX, WEIGHT_MIN
-from blktwin.errors import ConfigError
+from blktwin.lab.toml_file import Path_, Table, TomlFile, find_lines, parse_tables, read_text
 from blktwin.sim.hints import near
 
 WEIGHT = "io.bfq.weight"
@@ -33,21 +32,12 @@ GROUP_KEYS = (*WEIGHT_KEYS, "jobs")
 KINDS = ("cgroup", "move", "remove")
 CHANGE_KEYS = ("time", *KINDS, "to", *WEIGHT_KEYS)
 SECTIONS = ("cgroup", "at")
-FILE_BYTES_MAX = 16 << 20
 PATH_BYTES_MAX = 4095
 NAME_BYTES_MAX = 255
 TIME_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "": 10**9, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 TIME_MAX_NS = 10 * 366 * 86_400 * 10**9
 
-Path_ = tuple[str, ...]
-"""Where a value stands: ("cgroup", "/a", "io.bfq.weight"), or ("at", "0", "time")."""
-Table = dict[str, object]
-
-_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[A-Za-z0-9_-]+')
-_KEY = re.compile(rf"\s*((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*=")
-_HEADER = re.compile(rf"\s*(\[\[?)\s*((?:{_WORD.pattern})(?:\s*\.\s*(?:{_WORD.pattern}))*)\s*\]")
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
-_AT_LINE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
 _DEVICE = re.compile(r"/dev/\S+|[0-9]+:[0-9]+")
 
 
@@ -77,60 +67,21 @@ class Change:
 
 
 @dataclass(slots=True)
-class CgroupFile:
+class CgroupFile(TomlFile):
     """A whole file, its changes in the order of their times, and where everything stands in it."""
 
-    file: str
     groups: dict[str, GroupSpec] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
-    lines: dict[str, int] = field(default_factory=dict)
-    """Numbers of the lines, by the dotted place."""
-
-    def line_of(self, where: Path_) -> int:
-        """Return the line of a place, or of what it is in; 0 if that is nowhere by itself."""
-        for length in range(len(where), 0, -1):
-            line = self.lines.get(".".join(where[:length]))
-            if line:
-                return line
-        return 0
-
-    def error(self, where: Path_, message: str) -> ConfigError:
-        """Return the error about a place."""
-        parts = [f'"{part}"' if "/" in part or ":" in part else part for part in where]
-        if where[:1] == ("at",) and len(where) > 1:
-            parts[:2] = [f"at[{int(where[1]) + 1}]"]
-        return ConfigError(message, file=self.file, line=self.line_of(where), key=".".join(parts))
 
 
 def load_cgroups(path: str) -> CgroupFile:
     """Read a file; ConfigError names file, line and key of any mistake."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            raise ConfigError(f"more than {FILE_BYTES_MAX >> 20} MiB of cgroups", file=path)
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise ConfigError(error.strerror or "cannot be read", file=path) from None
-    except UnicodeDecodeError:
-        raise ConfigError("is not text in UTF-8", file=path) from None
-    return parse_cgroups(text, path)
+    return parse_cgroups(read_text(path, "cgroups"), path)
 
 
 def parse_cgroups(text: str, file: str) -> CgroupFile:
     """Read TOML text; ConfigError names file, line and key of any mistake."""
-    try:
-        return read_tables(tomllib.loads(text), CgroupFile(file, lines=find_lines(text)))
-    except ConfigError:
-        raise
-    except tomllib.TOMLDecodeError as error:
-        found = _AT_LINE.search(str(error))
-        line = int(found.group(1) or len(text.splitlines())) if found else 0
-        raise ConfigError(f"not TOML: {_AT_LINE.sub('', str(error))}", file=file, line=line) from None
-    except RecursionError:
-        raise ConfigError("nested too deep", file=file) from None
-    except ValueError:
-        raise ConfigError("holds a number of thousands of digits", file=file) from None
+    return read_tables(parse_tables(text, file), CgroupFile(file, find_lines(text)))
 
 
 def read_tables(tables: Table, result: CgroupFile) -> CgroupFile:
@@ -145,39 +96,6 @@ def read_tables(tables: Table, result: CgroupFile) -> CgroupFile:
     result.changes.sort(key=lambda change: change.time_ns)
     check_removed(result)
     return result
-
-
-def find_lines(text: str) -> dict[str, int]:
-    """Return the first line of every table and key, by its dotted place; tables of [[at]] are numbered from 0."""
-    lines: dict[str, int] = {}
-    header: list[str] = []
-    arrays: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        match = _HEADER.match(line)
-        if match:
-            header = words(match.group(2))
-            name = header[0]
-            if match.group(1) == "[[":
-                arrays[name] = arrays.get(name, -1) + 1
-            if name in arrays:
-                header.insert(1, str(arrays[name]))
-            add_line(lines, header, number)
-            continue
-        match = _KEY.match(line)
-        if match:
-            add_line(lines, header + words(match.group(1)), number)
-    return lines
-
-
-def add_line(lines: dict[str, int], parts: list[str], number: int) -> None:
-    """Note where a place begins, and the places that it is in."""
-    for length in range(1, len(parts) + 1):
-        lines.setdefault(".".join(parts[:length]), number)
-
-
-def words(dotted: str) -> list[str]:
-    """Split a dotted key."""
-    return [word.strip("\"'") for word in _WORD.findall(dotted)]
 
 
 # -- sections
