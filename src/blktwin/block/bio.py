@@ -83,6 +83,8 @@ class Bio:
         """The bio that this one was split from."""
         self.remaining: i64 = 1
         """Parts that must end before end_io() runs: 1 and one for each split."""
+        self.trace_slot: object | None = None
+        """The tracer's own bookkeeping; nobody else's."""
 
     def end_io(self) -> None:
         """Run once, when every part of the bio has ended; status is the first error seen."""

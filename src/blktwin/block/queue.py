@@ -67,6 +67,8 @@ class RequestQueue:
         self.limits: QueueLimits = limits
         self.name: str = name
         self.dev: tuple[int, int] = (0, 0)
+        self.trace_slot: object | None = None
+        """The tracer's own bookkeeping; nobody else's."""
         self.capacity_sectors: i64 = capacity_sectors
         self.elevator: Elevator | None = elevator
         self.last_merge: Request | None = None

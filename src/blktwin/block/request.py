@@ -89,6 +89,8 @@ class Request:
         self.flush_seq: i64 = 0
         self.pdu: object | None = None
         """The driver's own data of this request; it stays with it for life."""
+        self.trace_slot: object | None = None
+        """The tracer's own bookkeeping; nobody else's."""
 
     def end_sector(self) -> i64:
         """Return the first sector after the request."""
