@@ -101,6 +101,8 @@ class Task:
         self.is_submitting: bool = False
         self.is_blocked: bool = False
         """True while the submission at the head of bio_list sleeps for a tag."""
+        self.fs_depth: i64 = 0
+        """File systems below loop devices whose code is on its stack now."""
         self.utime_ns: i64 = 0
         self.stime_ns: i64 = 0
         self.nr_switches: i64 = 0
