@@ -61,6 +61,10 @@ class UsageError(ConfigError):
     exit_code = 2
 
 
+class LoopViolation(BlktwinError):
+    """A loop driver's policy did what no driver may do: names the rule, the device and the request."""
+
+
 class Unavailable(BlktwinError):
     """That machine or tool is not available here (the reason is the message)."""
 

@@ -29,6 +29,8 @@ REQ_RAHEAD: Final = 1 << 7
 REQ_NOWAIT: Final = 1 << 8
 REQ_POLLED: Final = 1 << 9
 REQ_FS_PRIVATE: Final = 1 << 10
+REQ_NOUNMAP: Final = 1 << 11
+"""Write-zeroes that keeps the blocks allocated."""
 
 REQ_NOMERGE_FLAGS: Final = REQ_NOMERGE | REQ_PREFLUSH | REQ_FUA
 
