@@ -78,6 +78,8 @@ class HardwareQueue:
         self.run_work: RunWork = RunWork(self)
         self.requests: vec[Request] = vec[Request]()
         """By driver tag (no elevator) or scheduler tag."""
+        self.cost_slot: object | None = None
+        """For a machine that charges the sharing of this queue; nobody else's."""
         self.fq: FlushQueue | None = None
         self.nr_runs: i64 = 0
 

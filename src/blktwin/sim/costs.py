@@ -42,9 +42,10 @@ COST_NAMES: Final = (
     "file_copy",
     "worker_new",
     "worker_wake",
+    "queue_share",
 )
-OPTIONAL: Final = ("loop", "loop_lock", "file_op", "file_done", "file_copy", "worker_new", "worker_wake")
-"""Costs that only jobs on loop devices pay; 0 in a host that does not say them."""
+OPTIONAL: Final = ("loop", "loop_lock", "file_op", "file_done", "file_copy", "worker_new", "worker_wake", "queue_share")
+"""Costs that only jobs on loop devices pay, or on queues that many CPUs share; 0 in a host that does not say them."""
 
 
 class Costs:
@@ -108,6 +109,8 @@ class Costs:
         """Until a new kernel worker runs."""
         self.worker_wake_ns: i64 = 0
         """From the wake-up of an unbound worker until it runs, on an idle CPU, beyond idle_exit."""
+        self.queue_share_ns: i64 = 0
+        """Contended lines of a hardware queue: per request, for each other CPU that made one of its last ones."""
 
     def as_dict(self) -> dict[str, int]:
         """Return all costs by name, without the unit."""

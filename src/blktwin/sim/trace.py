@@ -9,10 +9,12 @@ from mypy_extensions import i64, mypyc_attr
 from blktwin.block.bfq.scheduler import Bfq
 from blktwin.block.bio import Bio, rwbs
 from blktwin.block.machine import Task
+from blktwin.block.queue import RequestQueue
 from blktwin.block.request import Request
 from blktwin.block.syscalls import SYS_IO_SUBMIT
 from blktwin.block.tracepoint import Tracepoints
 from blktwin.sim.costs import Costs
+from blktwin.sim.sharers import Sharers
 from blktwin.sim.workqueue import PoolWorker
 
 if TYPE_CHECKING:
@@ -62,7 +64,25 @@ class CostTrace(Tracepoints):
 
     def getrq(self, bio: Bio) -> None:
         """Charge the allocation of a request."""
-        self.machine.local_ns += self.costs.alloc_ns
+        costs = self.costs
+        self.machine.local_ns += costs.alloc_ns
+        if costs.queue_share_ns > 0:
+            self.share_queue(bio)
+
+    def share_queue(self, bio: Bio) -> None:
+        """Charge the contention for a hardware queue that several CPUs use."""
+        machine = self.machine
+        q = bio.owner
+        assert isinstance(q, RequestQueue)
+        cpu = machine.current.cpu
+        hctx = q.hctx_of_cpu[cpu]
+        if len(hctx.cpus) < 2:
+            return
+        sharers = hctx.cost_slot
+        if not isinstance(sharers, Sharers):
+            sharers = Sharers(machine.nr_cpus)
+            hctx.cost_slot = sharers
+        machine.local_ns += self.costs.queue_share_ns * sharers.add(cpu)
 
     def bio_backmerge(self, bio: Bio, rq: Request) -> None:
         """Charge a merge."""
