@@ -131,6 +131,8 @@ class Machine:
         self.nr_cpus: int = nr_cpus
         self.cpus_per_cache: int = nr_cpus
         """CPUs that share a last-level cache, in equal runs from CPU 0."""
+        self.has_preemption: bool = False
+        """Tasks ask cond_resched() where the kernel could take the CPU from them; else they run until they sleep."""
         self.cpu_capacity: list[int] = [1024] * nr_cpus
         """The CPUs' relative speed, as the scheduler knows it (1024: the fastest)."""
 

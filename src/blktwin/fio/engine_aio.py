@@ -18,6 +18,7 @@ from blktwin.fio.engine_queue import (
     PHASE_EVENTS,
     PHASE_REAP,
     PHASE_SUBMIT_CALL,
+    PHASE_SUBMIT_END,
     PHASE_SUBMIT_GO_ON,
     PHASE_THINK_QUIESCE,
     QueueThread,
@@ -74,6 +75,9 @@ class AsyncThread(QueueThread):
             if self.is_blocked and not resume_submission(self):
                 return False
             return self.go_on_submitting()
+        if phase == PHASE_SUBMIT_END:
+            self.end_submit()
+            return True
         if phase == PHASE_RATE:
             if self.is_asleep():
                 return False

@@ -25,6 +25,7 @@ PHASE_SUBMIT_GO_ON: Final = 21
 PHASE_REAP: Final = 22
 PHASE_EVENTS: Final = 23
 PHASE_THINK_QUIESCE: Final = 24
+PHASE_SUBMIT_END: Final = 27
 PLUG_MIN_BATCH: Final = 2
 """A submission call of more than this many I/Os brings a plug."""
 
@@ -123,8 +124,12 @@ class QueueThread(IoThread):
             if self.is_blocked:
                 # A stacked driver's I/O waits for a tag of the device below.
                 return False
+        machine = self.machine
+        machine.trace.sys_exit(self, self.submit_call, int(self.nr_commit))
+        if machine.has_preemption and machine.cond_resched(self):
+            self.phase = PHASE_SUBMIT_END
+            return False
         self.end_submit()
-        self.phase = self.after_submit
         return True
 
     def move_to(self, cgroup: Cgroup) -> None:
@@ -144,16 +149,15 @@ class QueueThread(IoThread):
         helper.serve(unit)
 
     def end_submit(self) -> None:
-        """Leave the submission call; the I/Os count as issued now."""
-        machine = self.machine
-        machine.trace.sys_exit(self, self.submit_call, int(self.nr_commit))
-        now = machine.now_ns()
+        """Count the I/Os as issued now, after the submission call."""
+        now = self.machine.now_ns()
         stat = self.stat
         for unit in self.issued_units:
             stat.add_slat(unit.ddir, now - unit.started_ns)
             unit.issued_ns = now
         self.issued_units.clear()
         stat.submitted(self.nr_commit)
+        self.phase = self.after_submit
 
     # -- reaping
 
@@ -194,6 +198,8 @@ class QueueThread(IoThread):
             self.is_entered = True
             machine.trace.sys_enter(self, self.events_call)
         if not has_enough:
+            if machine.has_preemption and machine.cond_resched(self):
+                return False
             self.is_waiting = True
             about_to_sleep(machine, self)
             return False
