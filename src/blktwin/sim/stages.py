@@ -1,7 +1,7 @@
 """The tracepoints as a stop-watch: charges like CostTrace, and keeps when each bio and request passed which one.
 
-Times are those of the end of a step, as RecordingTrace writes them. btt counts Q2G, Q2M, M2D, D2C and Q2C per bio, and
-G2I and I2D per insertion; so do we, down to requeues, merged requests and what the driver gives back.
+Times are those of the end of a step, as RecordingTrace writes them. btt counts Q2G, Q2M, D2C and Q2C per bio, G2I per
+insertion, I2D and M2D per issue; so do we, down to requeues, merged requests and what the driver gives back.
 Differs from btt: a bio that was merged in front has an M2D; parts of a split bio count as bios of their own, queued
 when the whole was; the last part of a bio that completes in parts ends it.
 """
@@ -48,7 +48,6 @@ class BioTimes:
         self.i_ns: i64 = -1
         """The insertion of its request, which was merged into another one since."""
         self.m_ns: i64 = -1
-        """Its merge, until its request is issued."""
         self.is_merged: bool = False
 
 
@@ -64,7 +63,6 @@ class RequestTimes:
         self.x_ns: i64 = -1
         self.lq_ns: i64 = -1
         self.lc_ns: i64 = -1
-        self.is_reissued: bool = False
         self.rest_sectors: i64 = -1
         """What is left after a part has completed; -1 before the first issue."""
 
@@ -73,8 +71,17 @@ class RequestTimes:
         self.g_ns = -1
         self.i_ns = -1
         self.rest_sectors = -1
-        self.is_reissued = False
         self.reset_pass()
+
+    def last_step_ns(self) -> i64:
+        """Return the last step of this stay at the driver, -1 before it."""
+        if self.lc_ns >= 0:
+            return self.lc_ns
+        if self.lq_ns >= 0:
+            return self.lq_ns
+        if self.x_ns >= 0:
+            return self.x_ns
+        return self.w_ns if self.w_ns >= 0 else self.d_ns
 
     def reset_pass(self) -> None:
         """Forget the last stay at the driver."""
@@ -192,6 +199,14 @@ class StageTrace(CostTrace):
 
     # -- requests
 
+    def since(self, times: RequestTimes, before_ns: i64) -> i64:
+        """Return the time of a step that comes after another one; a CPU may be behind the one that did that."""
+        now_ns = self.machine.local_ns
+        if now_ns >= before_ns:
+            return now_ns
+        times.device.nr_early += 1
+        return before_ns
+
     def rq_merge(self, rq: Request) -> None:
         """Note (m): what was inserted has its I2D when the whole is issued, the rest an M2D."""
         super().rq_merge(rq)
@@ -224,9 +239,9 @@ class StageTrace(CostTrace):
         if rq.nr_sectors == 0:
             return
         times = self.times_of(rq)
-        now_ns = self.machine.local_ns
         if times.g_ns < 0:
             times.g_ns = got_ns(rq)
+        now_ns = self.since(times, times.g_ns)
         times.i_ns = now_ns
         times.device.add(G2I, stat_group(rq.op), now_ns - times.g_ns)
 
@@ -235,7 +250,9 @@ class StageTrace(CostTrace):
         super().rq_issue(rq)
         times = self.times_of(rq)
         device = times.device
-        now_ns = self.machine.local_ns
+        if times.g_ns < 0 and rq.nr_sectors > 0:
+            times.g_ns = got_ns(rq)
+        now_ns = self.since(times, times.g_ns if times.i_ns < 0 else times.i_ns)
         times.reset_pass()
         times.d_ns = now_ns
         device.in_flight += 1
@@ -251,10 +268,7 @@ class StageTrace(CostTrace):
         way = stat_group(rq.op)
         if times.i_ns >= 0:
             device.add(I2D, way, now_ns - times.i_ns)
-            times.i_ns = -1
-        elif not times.is_reissued:
-            if times.g_ns < 0:
-                times.g_ns = got_ns(rq)
+        else:
             device.add(G2D, way, now_ns - times.g_ns)
         bio = rq.bio
         if bio is rq.bio_tail:
@@ -264,15 +278,13 @@ class StageTrace(CostTrace):
             bio = bio.next
 
     def issued(self, bio: Bio, device: DeviceStages, way: i64, now_ns: i64) -> None:
-        """Count the wait of a bio that was merged into the request that is issued now, once."""
+        """Count the wait of a bio that was merged into the request that is issued now (again)."""
         times = bio_times(bio)
         assert times is not None
         if times.m_ns >= 0:
             device.add(M2D, way, now_ns - times.m_ns)
-            times.m_ns = -1
         elif times.i_ns >= 0:
             device.add(I2D, way, now_ns - times.i_ns)
-            times.i_ns = -1
 
     def rq_requeue(self, rq: Request) -> None:
         """R."""
@@ -283,7 +295,6 @@ class StageTrace(CostTrace):
         device = times.device
         self.leave(times)
         times.reset_pass()
-        times.is_reissued = True
         if rq.nr_sectors > 0:
             device.give_back(rq.nr_sectors)
 
@@ -291,14 +302,14 @@ class StageTrace(CostTrace):
         """Count the end of a stay at the driver."""
         device = times.device
         device.in_flight -= 1
-        device.in_flight_ns += self.machine.local_ns - times.d_ns
+        device.in_flight_ns += self.since(times, times.d_ns) - times.d_ns
 
     def rq_complete(self, rq: Request, status: i64, nr_bytes: i64) -> None:
         """C: of all bios that end with it."""
         super().rq_complete(rq, status, nr_bytes)
         times = self.times_of(rq)
         device = times.device
-        now_ns = self.machine.local_ns
+        now_ns = self.since(times, times.last_step_ns())
         if now_ns > device.last_ns:
             device.last_ns = now_ns
         nr_sectors = nr_bytes >> 9
@@ -350,6 +361,8 @@ class StageTrace(CostTrace):
             worked_ns = times.d_ns
             begun_ns = worked_ns
         assert begun_ns >= 0, f"{device.q.name}: a request ends that its worker has not begun"
+        assert times.d_ns <= worked_ns <= begun_ns <= now_ns, device.q.name
+        assert times.lq_ns <= times.lc_ns, device.q.name
         total_ns = worked_ns - times.d_ns + (begun_ns - worked_ns)
         device.add(D2W, way, worked_ns - times.d_ns)
         device.add(W2X, way, begun_ns - worked_ns)
@@ -375,7 +388,7 @@ class StageTrace(CostTrace):
         super().loop_work(rq, reason)
         times = self.times_of(rq)
         times.device.is_loop = True
-        times.w_ns = self.machine.local_ns
+        times.w_ns = self.since(times, times.last_step_ns())
         times.x_ns = -1
         times.lq_ns = -1
         times.lc_ns = -1
@@ -385,19 +398,20 @@ class StageTrace(CostTrace):
         super().loop_begin(rq, task, reason)
         times = self.times_of(rq)
         times.device.is_loop = True
-        times.x_ns = self.machine.local_ns
+        times.x_ns = self.since(times, times.last_step_ns())
 
     def loop_lower_queue(self, rq: Request) -> None:
         """Q': the first one."""
         super().loop_lower_queue(rq)
         times = self.times_of(rq)
         if times.lq_ns < 0:
-            times.lq_ns = self.machine.local_ns
+            times.lq_ns = self.since(times, times.last_step_ns())
 
     def loop_lower_done(self, rq: Request) -> None:
         """C': the last one."""
         super().loop_lower_done(rq)
-        self.times_of(rq).lc_ns = self.machine.local_ns
+        times = self.times_of(rq)
+        times.lc_ns = self.since(times, times.last_step_ns())
 
 
 def bio_times(bio: Bio) -> BioTimes | None:
