@@ -12,7 +12,8 @@ from blktwin.block.cgroup import Cgroup, CgroupTree
 from blktwin.block.cgroup_files import Dev, dev_name
 from blktwin.fio.job import PHASE_DONE, IoThread
 from blktwin.fio.spec import JobSpec
-from blktwin.lab.cgroups import WEIGHT, WEIGHT_DEVICE, CgroupFile, Change, Path_, time_text
+from blktwin.lab.cgroups import WEIGHT, WEIGHT_DEVICE, CgroupFile, Change, time_text
+from blktwin.lab.toml_file import Path_
 from blktwin.sim.events import Event
 from blktwin.sim.hints import near
 from blktwin.sim.machine import SimMachine

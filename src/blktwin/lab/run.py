@@ -15,8 +15,7 @@ from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.stack import Stack
 from blktwin.lab.world import FIRST_PID, World, smallest_block
-from blktwin.sim.devices.latency import Latency
-from blktwin.sim.devices.options import Value
+from blktwin.lab.world_disks import DeviceDisk
 from blktwin.sim.trace import CostTrace
 
 EPOCH_MS = 1_767_225_600_000
@@ -170,18 +169,7 @@ def disk_util(q: RequestQueue, end_ns: int) -> DiskUtil:
 def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, object]:
     """Return the JSON's "blktwin" object: what ran, and the proof that nothing was lost."""
     stack = world.stack
-    disks: dict[str, object] = {}
-    for path, disk in world.disks.items():
-        disks[path] = {
-            "profile": disk.spec.profile.name,
-            "given": {key: text_of(value) for key, value in disk.spec.given.items()},
-            "scheduler": disk.scheduler,
-            "hw_queues": len(disk.q.hctxs),
-            "queue_depth": int(disk.q.queue_depth),
-            "nr_requests": int(disk.q.nr_requests),
-            "requests": int(disk.q.nr_completed),
-            "merges": [int(n) for n in disk.q.stats.merges][:3],
-        }
+    disks = {path: disk.about() for path, disk in world.disks.items() if isinstance(disk, DeviceDisk)}
     issued = sum(int(thread.nr_issued) for thread in world.threads)
     completed = sum(int(thread.nr_completed) for thread in world.threads)
     in_flight = issued - completed
@@ -191,7 +179,13 @@ def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, 
         "version": blktwin.__version__,
         "seed": stack.seed,
         "rules": stack.rules.name,
-        "stack": {"host": stack.host.name, "cpus": world.machine.nr_cpus, "cgroup": stack.cgroup, "devices": disks},
+        "stack": {
+            "host": stack.host.name,
+            "cpus": world.machine.nr_cpus,
+            "cgroup": stack.cgroup,
+            "devices": disks,
+            **world.loops.provenance(),
+        },
         "conservation": {
             "submitted": issued,
             "completed": completed - failed(world.threads),
@@ -202,11 +196,6 @@ def provenance(world: World, schedule: Schedule, is_partial: bool) -> dict[str, 
         "all_jobs": schedule.common_window(),
         "partial": is_partial,
     }
-
-
-def text_of(value: Value) -> str:
-    """Return a device option's value as text."""
-    return value.text if isinstance(value, Latency) else str(value)
 
 
 def failed(threads: list[IoThread]) -> int:

@@ -13,6 +13,7 @@ from blktwin.block.elevator import Elevator
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES, Rules, preset
 from blktwin.errors import UsageError
 from blktwin.lab.cgroups import CgroupFile
+from blktwin.lab.stack_said import FileSpec, HogSpec, LoopSpec, MountSpec
 from blktwin.sim.devices.spec import DeviceSpec
 from blktwin.sim.hints import near
 from blktwin.sim.hosts import DEFAULT_HOST, Host, get_host
@@ -38,6 +39,15 @@ class Stack:
     cgroup: str = "/"
     cgroups: CgroupFile | None = None
     """From --cgroups; its paths are absolute, while a job's cgroup= is below `cgroup`."""
+    cgroup_per_job: str = ""
+    """A cgroup for every thread, below `cgroup`: %name and %n stand for its job and number."""
+    file: str = ""
+    """That of --stack."""
+    variant: str = ""
+    files: dict[str, FileSpec] = field(default_factory=dict)
+    loops: dict[str, LoopSpec] = field(default_factory=dict)
+    mounts: dict[str, MountSpec] = field(default_factory=dict)
+    hogs: list[HogSpec] = field(default_factory=list)
     seed: int = DEFAULT_SEED
     faults: dict[str, int] = field(default_factory=dict)
 

@@ -19,7 +19,8 @@ from blktwin.fio.unit import FioFile
 from blktwin.lab.cgroup_run import CgroupControl
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.stack import Stack, make_elevator, set_tunable
-from blktwin.sim.devices.base import SimDevice
+from blktwin.lab.world_disks import DeviceDisk, Disk, spec_of_name
+from blktwin.lab.world_loops import Loops
 from blktwin.sim.devices.build import build_device, default_scheduler
 from blktwin.sim.devices.spec import DeviceSpec, parse_device
 from blktwin.sim.faults import Faults
@@ -37,20 +38,6 @@ NULL_FILE_BYTES = 1024 * GIB
 DEFAULT_FILE_DEVICE = "/dev/nvme0n1"
 
 
-class Disk:
-    """One simulated device with its queue."""
-
-    def __init__(self, spec: DeviceSpec, device: SimDevice, q: RequestQueue, scheduler: str) -> None:
-        self.spec = spec
-        self.device = device
-        self.q = q
-        self.scheduler = scheduler
-        self.bdev = BlockDevice(q)
-        self.is_used = False
-        self.used_bytes = 0
-        """Taken by regular files, from the start."""
-
-
 class World:
     """A machine with everything on it, ready to run; threads are in fio's order."""
 
@@ -63,7 +50,8 @@ class World:
         self.length_of: dict[str, int] = {}
         """How long each regular file must be, for all its users."""
         self.notes: list[str] = []
-        self.has_laid_out = False
+        self.laid_out: set[str] = set()
+        """Devices with files of jobs on them."""
         costs = stack.host.cost_table()
         self.trace = CostTrace(costs) if trace is None else trace
         self.machine = SimMachine(
@@ -85,6 +73,7 @@ class World:
             if spec.path in self.disks:
                 raise UsageError("given twice", key=f"--device {spec.path}")
             self.add_disk(spec)
+        self.loops = Loops(self)
 
     def build_threads(self, watcher: ThreadWatcher) -> None:
         """Make every thread of the plan."""
@@ -106,9 +95,9 @@ class World:
         device, has_device, _ = path.rpartition(".iosched.")
         disks = list(self.disks.values())
         if has_device:
-            disks = [disk for disk in disks if disk.spec.name == device]
+            disks = [disk for disk in disks if disk.name == device]
             if not disks:
-                names = [disk.spec.name for disk in self.disks.values()]
+                names = [disk.name for disk in self.disks.values()]
                 hint = near(device, names) or f"; there are {', '.join(names)}"
                 raise UsageError(f"no device '{device}'{hint}", key=f"--set {path}")
         name = path.rpartition(".")[2]
@@ -121,10 +110,11 @@ class World:
 
     # -- disks
 
-    def add_disk(self, spec: DeviceSpec) -> Disk:
+    def add_disk(self, spec: DeviceSpec) -> DeviceDisk:
         """Build a device and its queue with its scheduler."""
         device, limits, nr_queues, depth, capacity = build_device(self.machine, spec, self.stack.seed)
-        name, key, file, line = self.scheduler_of(spec, nr_queues)
+        own = f"--device {spec.path} scheduler"
+        name, key, file, line = self.scheduler_of(spec.path, spec.scheduler, own, default_scheduler(nr_queues))
         elevator = make_elevator(name, key, file, line)
         q = RequestQueue(
             self.machine,
@@ -141,24 +131,24 @@ class World:
         q.dev = (DISK_MAJOR, len(self.disks))
         q.nomerges = spec.number("nomerges")
         q.rq_affinity = spec.number("rq_affinity", 1)
-        disk = Disk(spec, device, q, name)
+        disk = DeviceDisk(spec, device, q, name)
         self.disks[spec.path] = disk
         return disk
 
-    def scheduler_of(self, spec: DeviceSpec, nr_queues: int) -> tuple[str, str, str, int]:
-        """Return the scheduler's name and who asked for it: --scheduler, the device, a job, or the kernel."""
+    def scheduler_of(self, path: str, own: str, key: str, default: str) -> tuple[str, str, str, int]:
+        """Return the scheduler's name and who asked for it: --scheduler, the device (own, at key), a job, or nobody."""
         if self.stack.scheduler:
             return self.stack.scheduler, "--scheduler", "", 0
-        if spec.scheduler:
-            return spec.scheduler, f"--device {spec.path} scheduler", "", 0
-        asking = [job for job in self.plan.jobs if job.ioscheduler and spec.path in job.filenames]
+        if own:
+            return own, key, "", 0
+        asking = [job for job in self.plan.jobs if job.ioscheduler and path in job.filenames]
         if not asking:
-            return default_scheduler(nr_queues), "", "", 0
+            return default, "", "", 0
         first = asking[0]
         for job in asking:
             if job.ioscheduler != first.ioscheduler:
                 message = (
-                    f"{spec.path} has one scheduler: {job.ioscheduler} here, but {first.ioscheduler} for "
+                    f"{path} has one scheduler: {job.ioscheduler} here, but {first.ioscheduler} for "
                     f"{first.name} ({first.file}:{first.line}); --scheduler overrides both"
                 )
                 raise ConfigError(message, file=job.file, line=job.line, key=f"{job.name}: ioscheduler")
@@ -169,9 +159,7 @@ class World:
         disk = self.disks.get(path)
         if disk is None:
             try:
-                if "=" in path or "," in path:
-                    raise ConfigError(f"{path} is not the name of a disk: profile and keys belong to --device")
-                spec = parse_device(path)
+                spec = spec_of_name(path)
             except ConfigError as error:
                 raise ConfigError(error.message, file=job.file, line=job.line, key=job.name) from None
             disk = self.add_disk(spec)
@@ -183,11 +171,13 @@ class World:
         lines = []
         given = {spec.path for spec in self.stack.devices}
         for path, disk in self.disks.items():
-            if not disk.is_used:
+            if not disk.is_used and path in given:
                 lines.append(f"{path}: given with --device, used by no job")
                 continue
             origin = "" if path in given else " by its name"
-            lines.append(f"{path}: {disk.spec.profile.name}{origin}, {disk.scheduler}, rules {self.stack.rules.name}")
+            if isinstance(disk, DeviceDisk):
+                lines.append(f"{path}: {disk.kind()}{origin}, {disk.scheduler}, rules {self.stack.rules.name}")
+        lines += self.loops.describe()
         return lines + self.cgroups.describe(disk.scheduler for disk in self.disks.values())
 
     # -- files
@@ -206,8 +196,8 @@ class World:
         return self.view(spec, index, disk.bdev, length, base)
 
     def lay_out(self, spec: JobSpec, name: str) -> tuple[Disk, int, int]:
-        """Place a regular file on the first disk; the second user of a name gets the same place."""
-        known = self.files.get(name)
+        """Place a regular file on its disk; the second user of a name gets the same place."""
+        known = self.files.get(name) or self.loops.region_of(name)
         if known is not None:
             return known
         if not self.length_of:
@@ -217,14 +207,16 @@ class World:
             raise ConfigError(
                 f"{name} is not a device, so the job needs size=", file=spec.file, line=spec.line, key=spec.name
             )
-        disk = next(iter(self.disks.values())) if self.disks else self.disk_at(DEFAULT_FILE_DEVICE, spec)
+        disk = self.loops.mounted_at(name) or self.first_disk()
         disk.is_used = True
         block = 4096
         length = (length + block - 1) // block * block
         if disk.used_bytes + length > disk.bdev.size_bytes:
+            hint = f"give a larger one with --device {disk.path}=PROFILE,size=..."
+            if not isinstance(disk, DeviceDisk):
+                hint = f"it has {disk.bdev.size_bytes} bytes"
             raise ConfigError(
-                f"{name} ({length} bytes) does not fit on {disk.spec.path}: give a larger one with "
-                f"--device {disk.spec.path}=PROFILE,size=...",
+                f"{name} ({length} bytes) does not fit on {disk.path}: {hint}",
                 file=spec.file,
                 line=spec.line,
                 key=spec.name,
@@ -232,11 +224,17 @@ class World:
         place = (disk, disk.used_bytes, length)
         disk.used_bytes += length
         self.files[name] = place
-        if self.has_laid_out:
-            return place
-        self.has_laid_out = True
-        self.notes.append(f"files such as {name} are laid out on {disk.spec.path}; no file system is modelled")
+        if disk.path not in self.laid_out:
+            self.laid_out.add(disk.path)
+            self.notes.append(f"files such as {name} are laid out on {disk.path}; no file system is modelled")
         return place
+
+    def first_disk(self) -> Disk:
+        """Return the disk of files that nothing places elsewhere."""
+        for disk in self.disks.values():
+            if isinstance(disk, DeviceDisk):
+                return disk
+        return self.add_disk(parse_device(DEFAULT_FILE_DEVICE))
 
     def measure_files(self) -> None:
         """Work out length_of."""

@@ -36,7 +36,7 @@ def regions(made: World) -> list[tuple[str, int, int]]:
 
 def test_a_device_is_made_from_its_name() -> None:
     disk = world("--filename=/dev/sda --size=1m").disks["/dev/sda"]
-    assert (disk.scheduler, disk.spec.profile.name) == ("mq-deadline", "sata-ssd")
+    assert (disk.scheduler, disk.kind()) == ("mq-deadline", "sata-ssd")
     assert world("--filename=/dev/nvme0n1 --size=1m").disks["/dev/nvme0n1"].scheduler == "none"
 
 
@@ -89,7 +89,7 @@ def test_files_share_the_size_and_the_first_get_the_rest() -> None:
 
 def test_regular_files_lie_side_by_side_on_the_first_device() -> None:
     made = world("--filename=x --size=1m --name=two --rw=read --direct=1 --filename=y --size=10k", "/dev/sdb=hdd")
-    assert {name: (disk.spec.path, base, size) for name, (disk, base, size) in made.files.items()} == {
+    assert {name: (disk.path, base, size) for name, (disk, base, size) in made.files.items()} == {
         "x": ("/dev/sdb", 0, MIB),
         "y": ("/dev/sdb", MIB, 12288),
     }
