@@ -103,6 +103,8 @@ class Rules:
     bfq_group_depth: bool = True
     """No cgroup may have more scheduler tags than its share (5.17)."""
     bfq_depth: int = BFQ_DEPTH_OF_WORD
+    loop_worker_per_cgroup: bool = True
+    """A loop device has a worker for each cgroup (87579e9b7d8d, 5.14); before, one."""
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -150,6 +152,7 @@ def rules_5_10() -> Rules:
     rules.bfq_io_bound_by_time = False
     rules.bfq_raises_default_weight = False
     rules.bfq_group_depth = False
+    rules.loop_worker_per_cgroup = False
     return rules
 
 
