@@ -30,6 +30,7 @@ from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
+from blktwin.lab.stages import Stages
 from blktwin.lab.streams import emit, printing, repair, say
 from blktwin.lab.target import Target
 from blktwin.sim.devices.options import OPTION_LIST
@@ -43,7 +44,7 @@ NOTE_MAX = 2000
 """Characters of a note on stderr."""
 RUN_OPTIONS = (
     "on runtime seed yes scheduler set rules device cgroup cgroups host cpus output output-format terse-version "
-    "section showcmd parse-only readonly eta explain help version"
+    "section showcmd parse-only readonly eta explain stages help version"
 ).split()
 NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
 
@@ -96,7 +97,8 @@ def run(
     parse_only: Annotated[bool, Parameter(help="Check the jobs, and stop.")] = False,
     readonly: Annotated[bool, Parameter(help="Refuse jobs that write or trim.")] = False,
     eta: Annotated[str, Parameter(help="auto, always or never: the status line on stderr."), DEFAULT] = "auto",
-    explain: Annotated[str, Parameter(help="bfq: tell with the results why BFQ idled, or did not.")] = "",
+    explain: Annotated[str, Parameter(help="bfq, loop or both: tell with the results why BFQ or loop did what.")] = "",
+    stages: Annotated[bool, Parameter(help="Print where the time of each device's I/Os went, as btt does.")] = False,
 ) -> int:
     """Run fio jobs, unchanged, on the simulated block layer.
 
@@ -109,6 +111,7 @@ def run(
     check_choices(on, eta)
     formats, version = parse_formats(output_format), parse_terse_version(terse_version)
     explained = make_explain(explain, formats)
+    timed = make_stages(stages, formats)
     if showcmd_:
         emit(showcmd.render(paths, job_args, section))
         return 0
@@ -130,7 +133,7 @@ def run(
         seed=seed,
     )
     target = Target(output, [*plan.files, cgroups]) if output else None
-    return run_and_print(plan, stack, target, formats, version, EtaLine(eta), yes, explained)
+    return run_and_print(plan, stack, target, formats, version, EtaLine(eta), yes, explained, timed)
 
 
 def run_and_print(
@@ -142,15 +145,24 @@ def run_and_print(
     eta: EtaLine,
     allow_unbounded: bool,
     explain: Explain | None,
+    stages: Stages | None = None,
 ) -> int:
     """Run the plan, print its results and then the notes, and return the exit status."""
     with Interrupt() as interrupt:
         with eta as line:
             progress = line.update if line.is_shown else None
             result = simulate(
-                plan, stack, progress=progress, allow_unbounded=allow_unbounded, interrupt=interrupt, explain=explain
+                plan,
+                stack,
+                progress=progress,
+                allow_unbounded=allow_unbounded,
+                interrupt=interrupt,
+                explain=explain,
+                stages=stages,
             )
         text = render(result, formats, version)
+        if stages is not None and "normal" in formats:
+            text += stages.text()
         if explain is not None and "normal" in formats:
             text += explain.text()
         if target is None:
@@ -296,6 +308,13 @@ def make_explain(name: str, formats: list[str]) -> Explain | None:
     if formats == ["terse"]:
         raise UsageError("terse has no place for it: use --output-format normal or json", key="--explain")
     return explain
+
+
+def make_stages(is_asked: bool, formats: list[str]) -> Stages | None:
+    """Return what --stages asks for."""
+    if is_asked and formats == ["terse"]:
+        raise UsageError("terse has no place for it: use --output-format normal or json", key="--stages")
+    return Stages() if is_asked else None
 
 
 def exit_code(result: RunResult, is_interrupted: bool) -> int:

@@ -29,6 +29,8 @@ class Explain:
             hint = near(name, SCHEDULERS) or f"; there is {', '.join(SCHEDULERS)}"
             raise UsageError(f"nothing explains '{name}'{hint}", key=KEY)
         self.logs: list[DecisionLog] = []
+        self.needs_stages = False
+        """The run must keep the stages of its I/Os."""
 
     def install(self, world: World) -> None:
         """Log every device that runs BFQ, before anything has run; UsageError when none does."""

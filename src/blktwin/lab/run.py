@@ -14,6 +14,7 @@ from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.schedule import Schedule
 from blktwin.lab.stack import Stack
+from blktwin.lab.stages import Stages
 from blktwin.lab.world import FIRST_PID, World, smallest_block
 from blktwin.lab.world_disks import DeviceDisk
 from blktwin.sim.trace import CostTrace
@@ -37,10 +38,12 @@ def simulate(
     allow_unbounded: bool = True,
     interrupt: Interrupt | None = None,
     explain: Explain | None = None,
+    stages: Stages | None = None,
 ) -> RunResult:
     """Run all jobs to their end and return the result; Ctrl-C gives what is known so far, marked partial.
 
-    explain: learns what the scheduler decides, and puts it into the result's `blktwin`.
+    explain: learns what schedulers or loop drivers decide; stages: where the time goes. Both are put into the result's
+    `blktwin`, and bring a trace of their own.
     interrupt: the caller's, which goes on after the run; Ctrl-C before the run has begun is a KeyboardInterrupt.
     """
     if interrupt is None:
@@ -53,7 +56,13 @@ def simulate(
                 allow_unbounded=allow_unbounded,
                 interrupt=own,
                 explain=explain,
+                stages=stages,
             )
+    watch = stages
+    if watch is None and explain is not None and explain.needs_stages:
+        watch = Stages()
+    if watch is not None:
+        trace = watch.make_trace(stack.host.cost_table())
     world, schedule = prepare(plan, stack, trace, interrupt)
     if not allow_unbounded:
         check_bounds(world)
@@ -63,6 +72,10 @@ def simulate(
     is_partial = drive(world, schedule, progress, interrupt)
     plan.notes.extend(world.cgroups.late_notes())
     result = collect(world, schedule, is_partial)
+    if watch is not None:
+        watch.finish()
+    if stages is not None:
+        result.blktwin["stages"] = stages.document()
     if explain is not None:
         explain.finish(result.elapsed_ms * 1_000_000)
         result.blktwin["explain"] = explain.document()
