@@ -29,7 +29,9 @@ from blktwin.lab.eta import EtaLine
 from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.run import simulate
-from blktwin.lab.stack import DEFAULT_SEED, Stack, find_rules
+from blktwin.lab.stack import DEFAULT_SEED, Stack
+from blktwin.lab.stack_build import assemble, read_stack
+from blktwin.lab.stack_said import StackFile
 from blktwin.lab.stages import Stages
 from blktwin.lab.streams import emit, printing, repair, say
 from blktwin.lab.target import Target
@@ -37,14 +39,14 @@ from blktwin.sim.devices.options import OPTION_LIST
 from blktwin.sim.devices.profiles import builtin_profiles
 from blktwin.sim.devices.spec import parse_device
 from blktwin.sim.hints import near
-from blktwin.sim.hosts import DEFAULT_HOST, Host, builtin_hosts, get_host
+from blktwin.sim.hosts import DEFAULT_HOST, builtin_hosts
 from blktwin.units import NSEC_PER_USEC
 
 NOTE_MAX = 2000
 """Characters of a note on stderr."""
 RUN_OPTIONS = (
-    "on runtime seed yes scheduler set rules device cgroup cgroups host cpus output output-format terse-version "
-    "section showcmd parse-only readonly eta explain stages help version"
+    "on runtime seed yes scheduler set rules device cgroup cgroups stack variant host cpus output output-format "
+    "terse-version section showcmd parse-only readonly eta explain stages help version"
 ).split()
 NOT_HERE = {"vm": "the kernels issue brings it", "host": "the kernels issue brings it"}
 
@@ -53,11 +55,25 @@ Settings = Annotated[
     tuple[str, ...],
     Parameter(help="iosched.fifo_batch=8, or sda.iosched.fifo_batch=8 for one device. May be repeated."),
 ]
+Seed = Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes."), DEFAULT]
+SchedulerName = Annotated[str, Parameter(help="none, mq-deadline or bfq, for every device; overrides ioscheduler=.")]
 Devices = Annotated[
     tuple[str, ...],
     Parameter(help="/dev/nvme0n1=PROFILE,key=value,...; `blktwin profiles` lists them. May be repeated."),
 ]
-HostName = Annotated[str, Parameter(help="CPUs and what each step costs; `blktwin profiles` lists them."), DEFAULT]
+Rules_ = Annotated[
+    str,
+    Parameter(help=f"Kernel to imitate: {', '.join(PRESET_NAMES)}.", show_default=lambda _: DEFAULT_RULES),
+]
+HostName = Annotated[
+    str,
+    Parameter(
+        help="CPUs and what each step costs; `blktwin profiles` lists them.", show_default=lambda _: DEFAULT_HOST
+    ),
+]
+StackName = Annotated[
+    str, Parameter(name="--stack", help="TOML file: devices, files, loop devices, cgroups: docs/loop.md.")
+]
 Formats = Annotated[str, Parameter(help="normal, json, json+, terse, or several with commas."), DEFAULT]
 
 app = cyclopts.App(
@@ -76,17 +92,17 @@ app = cyclopts.App(
 def run(
     *jobs: Annotated[str, Parameter(help="fio job files (- is standard input).", show=True)],
     runtime: Annotated[str, Parameter(help="Runtime of every job, as fio's runtime= (12s, 500ms).")] = "",
-    seed: Annotated[int, Parameter(help="Seed of devices and faults: same seed, same bytes."), DEFAULT] = DEFAULT_SEED,
+    seed: Seed = DEFAULT_SEED,
     yes: Annotated[bool, Parameter(help="Run a job that nothing limits, however long.")] = False,
-    scheduler: Annotated[
-        str, Parameter(help="none, mq-deadline or bfq, for every device; overrides ioscheduler=.")
-    ] = "",
+    scheduler: SchedulerName = "",
     set: Settings = (),
-    rules: Annotated[str, Parameter(help=f"Kernel to imitate: {', '.join(PRESET_NAMES)}."), DEFAULT] = DEFAULT_RULES,
+    rules: Rules_ = "",
     device: Devices = (),
     cgroup: Annotated[str, Parameter(help="Cgroup of the whole job, such as /c1."), DEFAULT] = "/",
     cgroups: Annotated[str, Parameter(help="TOML file: cgroups, weights, who runs where, changes.")] = "",
-    host: HostName = DEFAULT_HOST,
+    stack: StackName = "",
+    variant: Annotated[str, Parameter(help="One of the [[variant]] tables of --stack's file.")] = "",
+    host: HostName = "",
     cpus: Annotated[int, Parameter(help="Number of CPUs, instead of the host's.")] = 0,
     on: Annotated[str, Parameter(help="Where to run: sim."), DEFAULT] = "sim",
     output: Annotated[str, Parameter(help="File for the results, instead of standard output.")] = "",
@@ -105,9 +121,8 @@ def run(
     After the first --name every option that fio has belongs to that job, as on fio's own command line.
     Results go to standard output or --output, all messages to standard error.
     """
-    paths, job_args = split_arguments(JOB_TOKENS + list(jobs))
-    if not paths and not job_args:
-        raise UsageError("no job: give a fio job file, or --name=... --rw=...")
+    said = read_stack(stack, variant)
+    paths, job_args = find_jobs(jobs, said)
     check_choices(on, eta)
     formats, version = parse_formats(output_format), parse_terse_version(terse_version)
     explained = make_explain(explain, formats)
@@ -115,25 +130,25 @@ def run(
     if showcmd_:
         emit(showcmd.render(paths, job_args, section))
         return 0
-    plan = jobfile.load(
-        paths, job_args, sections=section, env=os.environ, require_runnable=not parse_only, readonly=readonly
-    )
+    env = {**os.environ, **said.env}
+    plan = jobfile.load(paths, job_args, sections=section, env=env, require_runnable=not parse_only, readonly=readonly)
     if parse_only:
         return 0
-    apply_runtime(plan, runtime)
-    stack = Stack(
+    apply_runtime(plan, runtime or said.runtime)
+    made = assemble(
+        said,
         devices=[parse_device(text) for text in device],
         scheduler=scheduler,
         tunables=[split_tunable(text) for text in set],
-        rules=find_rules(rules),
-        host=find_host(host),
+        rules=rules,
+        host=host,
         cpus=checked_cpus(cpus),
         cgroup=checked_cgroup(cgroup),
         cgroups=load_cgroups(cgroups) if cgroups else None,
         seed=seed,
     )
-    target = Target(output, [*plan.files, cgroups]) if output else None
-    return run_and_print(plan, stack, target, formats, version, EtaLine(eta), yes, explained, timed)
+    target = Target(output, [*plan.files, cgroups, stack]) if output else None
+    return run_and_print(plan, made, target, formats, version, EtaLine(eta), yes, explained, timed)
 
 
 def run_and_print(
@@ -233,6 +248,16 @@ def unknown_option(token: str) -> UsageError:
     return UsageError(f"no such option{hint}", key=token.partition("=")[0])
 
 
+def find_jobs(jobs: Sequence[str], said: StackFile) -> tuple[list[str], list[str]]:
+    """Return job files and fio's words: the command line's, or the stack file's job."""
+    paths, job_args = split_arguments([*JOB_TOKENS, *jobs])
+    if not paths and not job_args:
+        paths = said.jobs
+    if not paths and not job_args:
+        raise UsageError("no job: give a fio job file, or --name=... --rw=...")
+    return paths, job_args
+
+
 def check_choices(on: str, eta: str) -> None:
     """Check --on and --eta."""
     kind = on.partition(":")[0]
@@ -259,14 +284,6 @@ def apply_runtime(plan: JobPlan, text: str) -> None:
         raise UsageError("longer than ten years", key="--runtime")
     for job in plan.jobs:
         job.runtime_ns = runtime_ns
-
-
-def find_host(name: str) -> Host:
-    """Return the host of that name."""
-    try:
-        return get_host(name)
-    except ConfigError as error:
-        raise UsageError(error.message, key="--host") from None
 
 
 def split_tunable(text: str) -> tuple[str, str]:
