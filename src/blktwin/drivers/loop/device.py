@@ -14,7 +14,7 @@ from blktwin.block.machine import Machine
 from blktwin.block.queue import RequestQueue
 from blktwin.block.rules import Rules
 from blktwin.drivers.backing import Backing
-from blktwin.drivers.loop.config import POLICIES, POLICY_PER_COMMAND, LoopConfig
+from blktwin.drivers.loop.config import POLICIES, POLICY_PER_COMMAND, POLICY_RFC_EXACT, LoopConfig
 from blktwin.drivers.loop.driver import (
     STATE_BOUND,
     STATE_DELETING,
@@ -151,7 +151,8 @@ class LoopDevice:
     def order_bios(self) -> None:
         """Say where bios go that inline I/O submits to the device below."""
         driver = self.driver
-        self.q.lower_first = driver.policy > POLICY_PER_COMMAND and not driver.compat.lower_bios_last
+        is_inline = POLICY_PER_COMMAND < driver.policy < POLICY_RFC_EXACT
+        self.q.lower_first = is_inline and not driver.compat.lower_bios_last
 
     def configure(self, config: LoopConfig, backing: Backing) -> None:
         """Bind an unbound device; the number of hardware queues and the depth stay as they were made."""

@@ -26,12 +26,14 @@ from blktwin.block.machine import Machine, Task, WorkQueue
 from blktwin.block.plug import Plug
 from blktwin.block.request import Request
 from blktwin.drivers.backing import Backing
-from blktwin.drivers.loop import inline
+from blktwin.drivers.loop import inline, rfc
 from blktwin.drivers.loop.command import CMD_BLOCKING, CMD_NEW, CMD_QUEUED, LoopCommand
 from blktwin.drivers.loop.config import (
     POLICIES,
     POLICY_NOWAIT_FIRST,
     POLICY_PER_COMMAND,
+    POLICY_RFC_EXACT,
+    POLICY_RFC_SAFE,
     POLICY_WORKQUEUE,
     KernelCompat,
     LoopConfig,
@@ -105,7 +107,7 @@ class LoopDriver(Driver):
         self.policy = POLICIES.index(config.policy)
         self.has_hint = config.hint
         self.tries_any_file = config.nowait_variant == "v4"
-        self.batches = config.batch_plug and self.policy > POLICY_PER_COMMAND
+        self.batches = config.batch_plug and POLICY_PER_COMMAND < self.policy < POLICY_RFC_EXACT
         self.has_commit_rqs = self.batches
         self.freezes_at_submit = config.compat.freeze_taken_twice
         self.is_frozen_by_file = not backing.is_block_device
@@ -125,19 +127,11 @@ class LoopDriver(Driver):
         status: i64 = BLK_STS_IOERR
         op = rq.op
         if self.state == STATE_BOUND and (op <= REQ_OP_DISCARD or op == REQ_OP_WRITE_ZEROES):
-            pdu = rq.pdu
-            if pdu is None:
-                cmd = self.make_command(rq)
-            else:
-                assert isinstance(pdu, LoopCommand)
-                cmd = pdu
-            cmd.phase = CMD_NEW
-            cmd.is_prepared = False
-            cmd.use_aio = self.is_direct and op <= REQ_OP_WRITE
+            cmd = self.command_for(rq)
             if self.policy <= POLICY_PER_COMMAND:
                 self.enqueue(cmd, REASON_POLICY if cmd.use_aio else REASON_NOT_AIO)
                 return BLK_STS_OK
-            status = inline.dispatch(self, cmd)
+            status = inline.dispatch(self, cmd) if self.policy < POLICY_RFC_SAFE else rfc.dispatch(self, cmd)
         if last and self.plug.mq_list.count > 0:
             inline.flush_batch(self)
         return status
@@ -147,12 +141,18 @@ class LoopDriver(Driver):
         if self.plug.mq_list.count > 0:
             inline.flush_batch(self)
 
-    def make_command(self, rq: Request) -> LoopCommand:
-        """Make the command that rq has for life."""
-        cmd = LoopCommand(self, rq)
-        if self.policy == POLICY_PER_COMMAND:
-            cmd.work = CommandWork(cmd)
-        rq.pdu = cmd
+    def command_for(self, rq: Request) -> LoopCommand:
+        """Return the command that rq has for life, as new for this pass."""
+        pdu = rq.pdu
+        if pdu is None:
+            cmd = LoopCommand(self, rq)
+            rq.pdu = cmd
+        else:
+            assert isinstance(pdu, LoopCommand)
+            cmd = pdu
+        cmd.phase = CMD_NEW
+        cmd.is_prepared = False
+        cmd.use_aio = self.is_direct and rq.op <= REQ_OP_WRITE
         return cmd
 
     # -- to a worker

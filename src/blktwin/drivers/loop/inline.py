@@ -1,6 +1,7 @@
 """Execution in the context of whoever issues the request, without sleeping; what would sleep goes to a worker.
 
-Kernel: none has it. The series "loop: improve loop aio perf by IOCB_NOWAIT" (2025) was applied for v6.19 and reverted.
+No release of the kernel has it: the series "loop: improve loop aio perf by IOCB_NOWAIT" of 2025 was applied for 6.19
+and taken back before.
 Differs: the issuer's plug is put aside, no file system is entered from another's code, and EOPNOTSUPP is as EAGAIN;
 KernelCompat has the posted code's bugs.
 """
@@ -110,7 +111,7 @@ def attempt(driver: LoopDriver, cmd: LoopCommand, task: Task) -> bool:
     task.fs_depth -= 1
     task.plug = outer
     if not is_done:
-        raise LoopViolation(f"{driver.name}: slept inside queue_rq, in the file of a request at sector {cmd.rq.sector}")
+        raise LoopViolation(slept(driver, cmd))
     result = cmd.result
     if result == -EAGAIN:
         return False
@@ -128,6 +129,16 @@ def attempt(driver: LoopDriver, cmd: LoopCommand, task: Task) -> bool:
         cmd.refs -= 1
     cmd.put()
     return True
+
+
+def slept(driver: LoopDriver, cmd: LoopCommand) -> str:
+    """Name the violation of a file that makes its caller sleep in queue_rq()."""
+    return f"slept inside queue_rq: {driver.name} waits in its file for the request at sector {cmd.rq.sector}"
+
+
+def fail(driver: LoopDriver, cmd: LoopCommand) -> None:
+    """End a started request for which there was no memory, later, as any other."""
+    cmd.rq.q.complete_request(cmd.rq, BLK_STS_IOERR)
 
 
 def flush_batch(driver: LoopDriver) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closed_loop import END, Io, Job
+from closed_loop import END
 
 from blktwin.block.bio import (
     REQ_OP_DISCARD,
@@ -24,7 +24,6 @@ from blktwin.drivers.backing import (
     EAGAIN,
     EIOCBQUEUED,
     FILE_FSYNC,
-    FILE_PUNCH,
     FILE_READ,
     FILE_WRITE,
     IOCB_DIRECT,
@@ -339,7 +338,7 @@ class LoopWorld:
             assert len(bio.ends) == 1, f"the bio at {bio.sector} ended {len(bio.ends)} times"
         driver = self.driver
         assert self.device.in_flight() == 0
-        assert self.q.nr_started == self.q.nr_completed + self.nr_requeues()
+        assert self.q.nr_started == self.q.nr_completed
         assert driver.nr_blocking_writes == 0
         assert driver.nr_freeze_starts == driver.nr_freeze_ends
         assert driver.nr_memcg_gets == driver.nr_memcg_puts
@@ -349,10 +348,3 @@ class LoopWorld:
             for rq in hctx.requests:
                 pdu = rq.pdu
                 assert pdu is None or (isinstance(pdu, LoopCommand) and pdu.nr_frozen == 0)
-
-    def nr_requeues(self) -> int:
-        """Return how many starts were taken back (the count of starts does not have them)."""
-        return 0
-
-
-__all__ = ["END", "FILE_PUNCH", "Io", "Job", "LoopWorld"]
