@@ -102,10 +102,10 @@ class History:
         if chunk == ZEROS:
             return None
         serial, place = STAMP.unpack_from(chunk)
+        effect = self.by_serial.get(serial)
+        assert effect is not None, f"I3: sector {sector} holds bytes that nobody wrote ({serial:#x})"
         assert chunk == STAMP.pack(serial, place) * (SECTOR // STAMP.size), f"I3: sector {sector} is torn"
         assert place == sector, f"I9: sector {sector} holds what was written to sector {place}"
-        effect = self.by_serial.get(serial)
-        assert effect is not None, f"I3: sector {sector} holds bytes that nobody wrote ({serial})"
         return effect
 
     def candidates(self, sector: int, chunk: bytes) -> list[Effect]:
