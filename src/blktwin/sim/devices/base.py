@@ -5,10 +5,12 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from blktwin.block.bio import BLK_STS_OK
+from blktwin.block.bio import BLK_STS_OK, REQ_OP_FLUSH
 from blktwin.block.request import Request
 from blktwin.drivers.device import Device
+from blktwin.rng import Rng
 from blktwin.sim.events import Event
+from blktwin.sim.image import Image
 from blktwin.sim.machine import SimMachine
 
 
@@ -21,6 +23,8 @@ class Slot(Event):
         self.rq: Request | None = None
         self.status: i64 = BLK_STS_OK
         self.cpu: int = 0
+        self.flush_serial: int = 0
+        """For a flush: the writes that had completed when it came."""
 
     def fire(self) -> None:
         """Raise the interrupt and complete the request."""
@@ -38,6 +42,8 @@ class SimDevice(Device):
         self.in_device: i64 = 0
         self.has_irq_hop: bool = True
         """Completions go through blk-mq's choice of CPU; False: ended where the interrupt comes (null_blk's timer)."""
+        self.store: Image | None = None
+        """Its bytes; None: it keeps none."""
 
     def submit(self, rq: Request) -> i64:
         """Take a request and queue its completion."""
@@ -55,6 +61,9 @@ class SimDevice(Device):
         slot.rq = rq
         slot.status = status
         slot.cpu = self.irq_cpu(rq)
+        store = self.store
+        if store is not None and rq.op == REQ_OP_FLUSH:
+            slot.flush_serial = store.serial
         self.in_device += 1
         machine.events.at(slot, self.done_at_ns(rq, machine.local_ns) + delay)
         return BLK_STS_OK
@@ -75,6 +84,9 @@ class SimDevice(Device):
         rq: Request = done
         slot.rq = None
         self.in_device -= 1
+        store = self.store
+        if store is not None and slot.status == BLK_STS_OK:
+            store.complete(rq, slot.flush_serial)
         machine = self.machine
         machine.enter_irq(slot.cpu, machine.costs.irq_ns)
         if self.has_irq_hop:
@@ -82,3 +94,9 @@ class SimDevice(Device):
         else:
             rq.q.complete_here(rq, slot.status)
         machine.leave_irq()
+
+    def crash(self, rng: Rng) -> Image:
+        """Return the image that a power cut now leaves behind; the device itself goes on."""
+        store = self.store
+        assert store is not None, "a device that keeps no bytes"
+        return store.crash(rng, [slot.rq for slot in self.slots if slot.rq is not None])
