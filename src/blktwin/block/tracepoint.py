@@ -33,6 +33,9 @@ class Tracepoints:
     def io_prep(self, task: Task) -> None:
         """Mark the file and direct-I/O layer's work for one I/O, above the bio."""
 
+    def aio_prep(self, task: Task) -> None:
+        """Mark what an asynchronous submission call does for one I/O before that: its control block."""
+
     def page_copy(self, task: Task, nr_pages: i64) -> None:
         """Mark the copy of a buffered write into the page cache."""
 

@@ -64,6 +64,8 @@ class AsyncThread(QueueThread):
         if phase == PHASE_NEXT:
             return self.begin_next()
         if phase == PHASE_SUBMIT_CALL:
+            if self.machine.has_preemption and self.machine.cond_resched(self):
+                return False
             self.begin_submit()
             return self.go_on_submitting()
         if phase == PHASE_REAP:

@@ -113,6 +113,7 @@ class QueueThread(IoThread):
             unit = self.committing.pop()
             # In flight from here on: its link belongs to the completion ring.
             self.issued_units.append(unit)
+            trace.aio_prep(self)
             trace.io_prep(self)
             if unit.ddir >= SYNC:
                 self.hand_sync(unit)

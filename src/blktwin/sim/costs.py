@@ -43,9 +43,12 @@ COST_NAMES: Final = (
     "worker_new",
     "worker_wake",
     "queue_share",
+    "aio_prep",
+    "irq_shared",
 )
-OPTIONAL: Final = ("loop", "loop_lock", "file_op", "file_done", "file_copy", "worker_new", "worker_wake", "queue_share")
-"""Costs that only jobs on loop devices pay, or on queues that many CPUs share; 0 in a host that does not say them."""
+OPTIONAL: Final = COST_NAMES[COST_NAMES.index("loop") :]
+"""Costs that only jobs on loop devices pay, or on queues that many CPUs share, and finer parts of others; 0 in a host
+that does not say them."""
 
 
 class Costs:
@@ -60,6 +63,8 @@ class Costs:
         """File and direct-I/O layer above the bio, per I/O."""
         self.aio_ns: i64 = 0
         """What io_submit() and io_getevents() add per I/O: control block, event, and fio's handling of both."""
+        self.aio_prep_ns: i64 = 0
+        """What io_submit() does per I/O before its bio; part of aio in hosts that do not say it."""
         self.page_copy_ns: i64 = 0
         """One page of a buffered write."""
         self.submit_ns: i64 = 0
@@ -78,6 +83,8 @@ class Costs:
         self.issue_ns: i64 = 0
         """The driver's queue_rq."""
         self.irq_ns: i64 = 0
+        self.irq_shared_ns: i64 = 0
+        """What a device saves of irq whose interrupt is due while another is handled on that CPU."""
         self.idle_exit_ns: i64 = 0
         """Added to an interrupt that finds its CPU idle."""
         self.softirq_ns: i64 = 0
@@ -120,3 +127,13 @@ class Costs:
         """Set costs by name (ns); the names must be in COST_NAMES."""
         for name, value in values.items():
             setattr(self, name + "_ns", value)
+
+    def scaled(self, speed: int) -> Costs:
+        """Return the costs of a CPU of that speed, in 1024ths of the fastest."""
+        other = Costs()
+        values = self.as_dict()
+        for name in values:
+            if name not in LATENCIES:
+                values[name] = (values[name] * 1024 + speed // 2) // speed
+        other.update(values)
+        return other

@@ -54,6 +54,10 @@ class CostTrace(Tracepoints):
         """Charge the file layer."""
         self.machine.local_ns += self.costs.io_prep_ns
 
+    def aio_prep(self, task: Task) -> None:
+        """Charge an asynchronous I/O's share of its submission call."""
+        self.machine.local_ns += self.costs.aio_prep_ns
+
     def page_copy(self, task: Task, nr_pages: i64) -> None:
         """Charge the copy."""
         self.machine.local_ns += self.costs.page_copy_ns * nr_pages
