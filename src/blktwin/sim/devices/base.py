@@ -88,7 +88,10 @@ class SimDevice(Device):
         if store is not None and slot.status == BLK_STS_OK:
             store.complete(rq, slot.flush_serial)
         machine = self.machine
-        machine.enter_irq(slot.cpu, machine.costs.irq_ns)
+        cost_ns = machine.costs.irq_ns
+        if machine.cpus[slot.cpu].irq_free_at_ns > machine.events.now_ns:
+            cost_ns -= machine.costs.irq_shared_ns
+        machine.enter_irq(slot.cpu, cost_ns)
         if self.has_irq_hop:
             rq.q.complete_request(rq, slot.status)
         else:
