@@ -1,6 +1,6 @@
 """The command line: `blktwin run JOB.fio ...`. Results go to stdout or --output, everything else to stderr.
 
-Exit: 0 done, 1 the job or an input is wrong, 2 usage, 77 not available here, 130 interrupted.
+Exit: 0 done, 1 the job or an input is wrong, 2 usage, 3 a threshold was missed, 77 not available here, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from rich.console import Console
 
 import blktwin
 from blktwin.block.rules import DEFAULT_RULES, PRESET_NAMES
-from blktwin.errors import EXIT_INTERRUPTED, BlktwinError, ConfigError, Unavailable, UsageError, shown
+from blktwin.errors import EXIT_INTERRUPTED, BlktwinError, Unavailable, UsageError, shown
 from blktwin.fio import jobfile, options, showcmd
-from blktwin.fio.build import TIME_MAX_NS
 from blktwin.fio.cmdline import is_job_option, split_arguments, takes_next_word
 from blktwin.fio.output import parse_formats, parse_terse_version, render
 from blktwin.fio.results import RunResult
 from blktwin.fio.spec import JobPlan
-from blktwin.fio.values import read_time_us
 from blktwin.lab.cgroups import load_cgroups, path_problem
 from blktwin.lab.eta import EtaLine
 from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.run import simulate
+from blktwin.lab.runtime import apply_runtime
+from blktwin.lab.scenario import Scenario
+from blktwin.lab.scenario_text import render_json, render_text
 from blktwin.lab.stack import DEFAULT_SEED, Stack
 from blktwin.lab.stack_build import assemble, read_stack
+from blktwin.lab.stack_file import load_stack
 from blktwin.lab.stack_said import StackFile
 from blktwin.lab.stages import Stages
 from blktwin.lab.streams import emit, printing, repair, say
@@ -40,7 +42,6 @@ from blktwin.sim.devices.profiles import builtin_profiles
 from blktwin.sim.devices.spec import parse_device
 from blktwin.sim.hints import near
 from blktwin.sim.hosts import DEFAULT_HOST, builtin_hosts
-from blktwin.units import NSEC_PER_USEC
 
 NOTE_MAX = 2000
 """Characters of a note on stderr."""
@@ -189,6 +190,43 @@ def run_and_print(
         return exit_code(result, interrupt.is_set)
 
 
+@app.command(usage="Usage: blktwin scenario FILE.toml [OPTIONS]")
+def scenario(
+    file: Annotated[str, Parameter(help="A stack file (docs/loop.md) with its job and its variants.", show=True)],
+    variant: Annotated[tuple[str, ...], Parameter(help="Only this variant. May be repeated.")] = (),
+    runtime: Annotated[str, Parameter(help="Runtime of every job, instead of the file's.")] = "",
+    seed: Annotated[int, Parameter(help="First seed."), DEFAULT] = DEFAULT_SEED,
+    seeds: Annotated[int, Parameter(help="How many seeds: their spread tells noise from difference."), DEFAULT] = 3,
+    output: Annotated[str, Parameter(help="File for the results, instead of standard output.")] = "",
+    output_format: Annotated[str, Parameter(help="normal, json, or both with a comma."), DEFAULT] = "normal",
+) -> int:
+    """Run all variants of a stack file under the same job, and print them side by side.
+
+    Exit status 3: a figure is farther from the one reported than the file's [expect] allows.
+    """
+    formats = [word.strip() for word in output_format.split(",")]
+    for word in formats:
+        if word not in ("normal", "json"):
+            raise UsageError(f"unknown format {word!r}: normal or json", key="--output-format")
+    if not 1 <= seeds <= 1000:
+        raise UsageError(f"{seeds} is out of range: 1 to 1000", key="--seeds")
+    source = load_stack(file)
+    made = Scenario(source, seeds=list(range(seed, seed + seeds)), names=list(variant), runtime=runtime)
+    target = Target(output, [file]) if output else None
+    made.run()
+    text = "".join(render_json(made) if word == "json" else render_text(made) for word in formats)
+    if target is None:
+        emit(text)
+    else:
+        target.write(text)
+    for outcome in made.outcomes:
+        for note in outcome.notes:
+            say(f"blktwin: {shown(f'{outcome.said.variant}: {note}', NOTE_MAX)}")
+    if made.is_partial:
+        return EXIT_INTERRUPTED
+    return EXIT_MISSED if made.has_missed() else int(any(outcome.stopped for outcome in made.outcomes))
+
+
 @app.command
 def profiles() -> int:
     """List the device profiles and hosts, with their sources."""
@@ -205,6 +243,7 @@ def profiles() -> int:
     return 0
 
 
+EXIT_MISSED = 3
 JOB_TOKENS: list[str] = []
 """fio's own words of this command line, taken out before cyclopts sees it (--runtime after --name is the job's)."""
 
@@ -267,23 +306,6 @@ def check_choices(on: str, eta: str) -> None:
         raise UsageError(f"no machine '{on}'{near(on, ('sim',)) or '; use sim'}", key="--on")
     if eta not in ("auto", "always", "never"):
         raise UsageError(f"'{eta}' is none of auto, always, never", key="--eta")
-
-
-def apply_runtime(plan: JobPlan, text: str) -> None:
-    """Give every job the runtime of the command line."""
-    if not text:
-        return
-    try:
-        us, rest = read_time_us(text, 1_000_000)
-    except ConfigError as error:
-        raise UsageError(error.message, key="--runtime") from None
-    if rest or us <= 0:
-        raise UsageError(f"'{text}' is not a time above 0, such as 12s or 500ms", key="--runtime")
-    runtime_ns = us * NSEC_PER_USEC
-    if runtime_ns > TIME_MAX_NS:
-        raise UsageError("longer than ten years", key="--runtime")
-    for job in plan.jobs:
-        job.runtime_ns = runtime_ns
 
 
 def split_tunable(text: str) -> tuple[str, str]:

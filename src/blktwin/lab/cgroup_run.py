@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 
 from blktwin.block.cgroup import Cgroup, CgroupTree
 from blktwin.block.cgroup_files import Dev, dev_name
+from blktwin.errors import ConfigError
 from blktwin.fio.job import PHASE_DONE, IoThread
 from blktwin.fio.spec import JobSpec
-from blktwin.lab.cgroups import WEIGHT, WEIGHT_DEVICE, CgroupFile, Change, time_text
+from blktwin.lab.cgroups import WEIGHT, WEIGHT_DEVICE, CgroupFile, Change, path_problem, time_text
 from blktwin.lab.toml_file import Path_
 from blktwin.sim.events import Event
 from blktwin.sim.hints import near
@@ -42,14 +43,20 @@ class ChangeEvent(Event):
 
 
 class CgroupControl:
-    """Places jobs, sets weights, makes the changes; `base` is the path of --cgroup."""
+    """Places jobs, sets weights, makes the changes; `base` is the path of --cgroup.
 
-    def __init__(self, machine: SimMachine, file: CgroupFile | None, jobs: list[JobSpec], base: str) -> None:
+    per_job: the path below base of a thread that nothing else places; %name and %n are its job's name and number.
+    """
+
+    def __init__(
+        self, machine: SimMachine, file: CgroupFile | None, jobs: list[JobSpec], base: str, per_job: str = ""
+    ) -> None:
         self.machine = machine
         self.tree: CgroupTree = machine.cgroups
         self.file = CgroupFile("") if file is None else file
         self.is_given = file is not None
         self.base = base
+        self.per_job = per_job
         self.notes: list[str] = []
         self.names = list(dict.fromkeys(job.name for job in jobs))
         self.own = {job.name for job in jobs if job.cgroup}
@@ -96,7 +103,7 @@ class CgroupControl:
     def cgroup_of(self, job: JobSpec) -> Cgroup:
         """Return a job's cgroup: its cgroup= below the run's, where the file puts it, or the run's."""
         if not job.cgroup:
-            return self.tree.get(self.places.get(job.name, self.base))
+            return self.tree.get(self.places.get(job.name) or self.own_path(job))
         group = self.tree.get(self.base.rstrip("/") + "/" + job.cgroup.strip("/"))
         if job.cgroup_weight:
             spec = self.file.groups.get(group.path)
@@ -104,6 +111,17 @@ class CgroupControl:
                 self.notes.append(f"{self.file.file}: {job.name}'s cgroup_weight overrides the weights of {group.path}")
             group.set_weight(job.cgroup_weight)
         return group
+
+    def own_path(self, job: JobSpec) -> str:
+        """Return where a thread is that neither its job nor the file places."""
+        if not self.per_job:
+            return self.base
+        name = job.name.replace("/", "_")
+        path = self.base.rstrip("/") + self.per_job.replace("%name", name).replace("%n", str(job.clone_index))
+        problem = path_problem(path)
+        if problem:
+            raise ConfigError(f"cgroup-per-job gives '{path}', which {problem}", file=job.file, line=job.line, key=name)
+        return path
 
     def begin(self, threads: list[IoThread]) -> None:
         """Check the changes against what there is, and set them up; nothing has run yet."""

@@ -9,6 +9,7 @@ from blktwin.block.rules import PRESET_NAMES
 from blktwin.errors import ConfigError
 from blktwin.lab.cgroups import CgroupFile, load_cgroups, path_problem
 from blktwin.lab.cgroups import read_tables as read_cgroup_tables
+from blktwin.lab.runtime import runtime_ns
 from blktwin.lab.scenario_expect import read_expect
 from blktwin.lab.stack import ELEVATORS
 from blktwin.lab.stack_loops import read_file, read_loop, read_mount
@@ -69,6 +70,10 @@ def read_job(result: StackFile, place: Place, value: object, _: Table) -> None:
 def read_runtime(result: StackFile, place: Place, value: object, _: Table) -> None:
     """runtime = as --runtime has it."""
     result.runtime = read_text(place, value)
+    try:
+        runtime_ns(result.runtime)
+    except ConfigError as error:
+        raise place.error(error.message) from None
 
 
 def read_rules(result: StackFile, place: Place, value: object, _: Table) -> None:

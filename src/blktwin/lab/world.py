@@ -68,7 +68,7 @@ class World:
         self.files: dict[str, tuple[Disk, int, int]] = {}
         """Regular files: disk, where they begin on it, and how long they are (bytes)."""
         self.threads: list[IoThread] = []
-        self.cgroups = CgroupControl(self.machine, stack.cgroups, plan.jobs, stack.cgroup)
+        self.cgroups = CgroupControl(self.machine, stack.cgroups, plan.jobs, stack.cgroup, stack.cgroup_per_job)
         for spec in stack.devices:
             if spec.path in self.disks:
                 raise UsageError("given twice", key=f"--device {spec.path}")
