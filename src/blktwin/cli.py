@@ -219,12 +219,11 @@ def scenario(
         emit(text)
     else:
         target.write(text)
-    for outcome in made.outcomes:
-        for note in outcome.notes:
-            say(f"blktwin: {shown(f'{outcome.said.variant}: {note}', NOTE_MAX)}")
+    for note in made.notes():
+        say(f"blktwin: {shown(note, NOTE_MAX)}")
     if made.is_partial:
         return EXIT_INTERRUPTED
-    return EXIT_MISSED if made.has_missed() else int(any(outcome.stopped for outcome in made.outcomes))
+    return EXIT_MISSED if made.has_missed() else int(made.has_failed())
 
 
 @app.command

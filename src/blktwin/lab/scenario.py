@@ -52,6 +52,8 @@ class Outcome:
     said: StackFile
     measures: list[Measure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Jobs that ended in an error."""
     stopped: str = ""
     """What ended it before its end: a rule of the block layer that it broke."""
 
@@ -132,6 +134,10 @@ class Scenario:
             outcome.stopped = str(error)
             return True
         outcome.notes += [note for note in plan.notes if note not in outcome.notes]
+        for job in result.jobs:
+            text = f"{job.spec.name}: {job.stat.error_text} (errno {job.stat.error})"
+            if job.stat.error and text not in outcome.errors:
+                outcome.errors.append(text)
         if result.partial:
             return False
         outcome.measures.append(measure(result, stages))
@@ -142,6 +148,19 @@ class Scenario:
     def against_first(self, outcome: Outcome, metric: str) -> Comparison | None:
         """Compare a variant with the first one; None when one of them has not run."""
         return compare(self.outcomes[0].values(metric), outcome.values(metric))
+
+    def has_failed(self) -> bool:
+        """Say whether a variant was stopped, or a job ended in an error."""
+        return any(outcome.stopped or outcome.errors for outcome in self.outcomes)
+
+    def notes(self) -> list[str]:
+        """Return what the runs had to say, each with the variants that said it unless all did."""
+        said: dict[str, list[str]] = {}
+        for outcome in self.outcomes:
+            for note in outcome.notes:
+                said.setdefault(note, []).append(outcome.said.variant)
+        every = len(self.outcomes)
+        return [note if len(names) == every else f"{', '.join(names)}: {note}" for note, names in said.items()]
 
     def has_missed(self) -> bool:
         """Say whether a figure is farther from its [expect] than that allows."""

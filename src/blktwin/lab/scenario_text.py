@@ -24,7 +24,7 @@ WORDS = {
     "D2C": "the device",
 }
 SAME = "no significant difference"
-HEADS = ("IOPS", "read", "write", "mean", "p50", "p99", "mean", "p50", "p99")
+SHOWN = ("lat", "lat-p50", "lat-p99", "d2c", "d2c-p99")
 Json = dict[str, object]
 
 
@@ -34,6 +34,7 @@ def render_text(scenario: Scenario) -> str:
     for outcome in scenario.outcomes:
         if outcome.stopped:
             lines += ["", *wrap(f"{name_of(outcome)} was stopped: {outcome.stopped}")]
+        lines += [f"{name_of(outcome)}: {error}" for error in outcome.errors]
     caveats = scenario.outcomes[0].said.caveats
     if caveats:
         lines += ["", "Caveats:"]
@@ -70,9 +71,11 @@ def table_lines(scenario: Scenario) -> list[str]:
     devices = {one.device for outcome in scenario.outcomes for one in outcome.measures if one.device}
     where = f"D2C of {devices.pop()}" if len(devices) == 1 else "D2C"
     blank = " " * width
+    tail = "  against " + name_of(scenario.outcomes[0]) if len(scenario.outcomes) > 1 else ""
     lines = [
-        f"{blank}{'':>10}{'MiB/s':^18}{'latency of an I/O':^30}  {where:^28}  most of Q2C",
-        blank + f"{HEADS[0]:>10}" + "".join(f"{head:>9}" for head in HEADS[1:3]) + heads(HEADS[3:]),
+        f"{blank}{'':9}{'MiB/s':>16}{'latency of an I/O':>27} {where:>19}",
+        f"{blank}{'IOPS':>9}{'read':>8}{'write':>8}{'mean':>9}{'p50':>9}{'p99':>9}{'mean':>10}{'p99':>10}"
+        f"  most of Q2C{tail}",
     ]
     for outcome in scenario.outcomes:
         lines.append(row(scenario, outcome, width))
@@ -83,24 +86,19 @@ def table_lines(scenario: Scenario) -> list[str]:
     return lines
 
 
-def heads(names: tuple[str, ...]) -> str:
-    """Return the heads of columns of times."""
-    return "".join(f"{name:>10}" for name in names)
-
-
 def row(scenario: Scenario, outcome: Outcome, width: int) -> str:
     """Return one variant's row."""
     name = f"{name_of(outcome):{width}}"
     if not outcome.measures:
         return f"{name}   {'stopped' if outcome.stopped else 'has not run'}"
-    cells = f"{number(outcome.mean('iops'), 0):>10}"
-    cells += "".join(f"{number(outcome.mean(metric), 1):>9}" for metric in ("read-mib-s", "write-mib-s"))
-    cells += "".join(f"{time_text(outcome.mean(metric)):>10}" for metric in TIMES)
+    cells = f"{number(outcome.mean('iops'), 0):>9}"
+    cells += "".join(f"{number(outcome.mean(metric), 1):>8}" for metric in ("read-mib-s", "write-mib-s"))
+    for metric in SHOWN:
+        cells += f"{time_text(outcome.mean(metric)):>{10 if metric.startswith('d2c') else 9}}"
     stage, share = outcome.dominant()
-    if stage:
-        cells += f"  {stage:5} {share:3.0f}%"
+    cells += f"  {stage:6} {share:3.0f}%" if stage else " " * 13
     first = scenario.outcomes[0]
-    return f"{name}{cells}" + (f"  {difference(scenario, outcome)}" if outcome is not first else "")
+    return f"{name}{cells}" + (f" {difference(scenario, outcome)}" if outcome is not first else "")
 
 
 def difference(scenario: Scenario, outcome: Outcome) -> str:
@@ -124,14 +122,14 @@ def number(value: float | None, digits: int) -> str:
 
 
 def time_text(ns: float | None) -> str:
-    """Return a time with its unit, three digits or four."""
+    """Return a time with its unit, in three digits or four."""
     if ns is None:
         return "-"
     value, unit = (ns / 1000, "us") if ns < 999_500 else (ns / 1e6, "ms")
     if ns >= 9_999_500_000:
         value, unit = ns / 1e9, "s"
     digits = 2 if value < 99.95 else 1 if value < 999.5 else 0
-    return f"{value:.{digits}f} {unit}"
+    return f"{value:.{digits}f}{unit}"
 
 
 def figure(metric: str, value: float | None) -> str:
@@ -194,6 +192,7 @@ def outcome_data(scenario: Scenario, outcome: Outcome) -> Json:
         "against_first": {metric: comparison_data(scenario.against_first(outcome, metric)) for metric in figures},
         "expect": [expected_data(row) for row in scenario.expected(outcome)],
         "notes": outcome.notes,
+        "errors": outcome.errors,
     }
     if outcome.stopped:
         data["stopped"] = outcome.stopped

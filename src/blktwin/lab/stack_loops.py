@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
 
 from blktwin.drivers.loop.config import (
     BUGS_OF_V4,
@@ -31,10 +30,8 @@ from blktwin.lab.toml_values import (
     read_text,
     read_time_ns,
 )
+from blktwin.sim.files.params import PARAM_NAMES, FileParams, check_params
 from blktwin.sim.hints import near
-
-if TYPE_CHECKING:
-    from blktwin.sim.files.params import FileParams
 
 COUNT_MAX = 1 << 40
 LOOP_KEYS: dict[str, tuple[str, Reader]] = {
@@ -110,10 +107,11 @@ def read_compat(place: Place, value: object) -> list[str]:
 
 def file_readers(example: FileParams) -> dict[str, tuple[str, Reader]]:
     """Return the keys of [file] with attribute and reader, out of the kinds of FileParams' defaults."""
-    from blktwin.sim.files.params import PARAM_NAMES
-
     readers: dict[str, tuple[str, Reader]] = {}
     for name in PARAM_NAMES:
+        if name == "keeps_bytes":
+            # A job's I/Os carry no bytes.
+            continue
         default = getattr(example, name)
         unit = next((unit for unit in UNITS if name.endswith(unit)), "")
         key = FILE_NAMES.get(name, name.removesuffix(unit).removeprefix("is_").replace("_", "-"))
@@ -134,8 +132,6 @@ def read_file(place: Place, path: str, table: Table) -> FileSpec:
     """Return one file."""
     if not path.startswith("/") or path.startswith("/dev/") or path != posixpath.normpath(path):
         raise place.error("is not the path of a regular file such as /data/disk.img")
-    from blktwin.sim.files.params import FileParams, check_params
-
     params = FileParams()
     keys = file_readers(params)
     values = read_keys(place, table, {"on": read_text, **{key: reader for key, (_, reader) in keys.items()}})

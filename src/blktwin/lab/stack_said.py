@@ -6,17 +6,14 @@ import os
 import posixpath
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from blktwin.drivers.loop.config import LoopConfig
 from blktwin.lab.cgroups import CgroupFile
 from blktwin.lab.toml_file import TomlFile
 from blktwin.lab.toml_values import Place
 from blktwin.sim.devices.spec import DeviceSpec
+from blktwin.sim.files.params import FileParams
 from blktwin.sim.hosts import Host
-
-if TYPE_CHECKING:
-    from blktwin.sim.files.params import FileParams
 
 LOOP_PATH = re.compile(r"/dev/loop[0-9]+")
 LOOP_NAME = re.compile(r"loop(0|[1-9][0-9]{0,5})")

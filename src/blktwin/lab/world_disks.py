@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from blktwin.block.bdev import BlockDevice
 from blktwin.block.queue import RequestQueue
+from blktwin.drivers.loop.device import LoopDevice
 from blktwin.errors import ConfigError
 from blktwin.lab.stack_said import LOOP_PATH, LoopSpec
 from blktwin.sim.devices.base import SimDevice
 from blktwin.sim.devices.latency import Latency
 from blktwin.sim.devices.options import Value
 from blktwin.sim.devices.spec import DeviceSpec, parse_device
-
-if TYPE_CHECKING:
-    from blktwin.drivers.loop.device import LoopDevice
 
 
 class Disk:
@@ -85,7 +81,7 @@ class LoopDisk(Disk):
             "sizelimit": int(config.sizelimit_bytes),
             "offset": int(config.offset_bytes),
             "autoclear": bool(config.autoclear),
-            "ro": bool(config.read_only),
+            "ro": bool(self.loop.driver.is_read_only),
             "back-file": self.spec.backing,
             "dio": bool(self.loop.is_direct),
             "log-sec": int(self.q.limits.logical_block_bytes),

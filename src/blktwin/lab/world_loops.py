@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blktwin.drivers.backing import Backing
+from blktwin.drivers.loop.device import LoopDevice
 from blktwin.errors import ConfigError
 from blktwin.lab.stack import make_elevator
 from blktwin.lab.stack_said import FileSpec, LoopSpec, in_order
 from blktwin.lab.toml_values import Place, place_text_of
 from blktwin.lab.world_disks import Disk, LoopDisk, spec_of_name
+from blktwin.sim.files.bdev_file import BdevFile
+from blktwin.sim.files.file import SimFile
 
 if TYPE_CHECKING:
     from blktwin.lab.world import World
@@ -22,7 +25,7 @@ class Loops:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.files: dict[str, tuple[FileSpec, Backing, Disk, int]] = {}
+        self.files: dict[str, tuple[FileSpec, SimFile, Disk | None, int]] = {}
         """Backing files by path: what was said, the file, its disk, and where it begins there (bytes)."""
         self.disks: list[LoopDisk] = []
         self.notes: list[str] = []
@@ -50,10 +53,12 @@ class Loops:
 
     def add_file(self, spec: FileSpec) -> None:
         """Build a file on its device."""
-        from blktwin.sim.files.file import SimFile
-
+        if spec.params.region_bytes() == 0:
+            self.files[spec.path] = (spec, SimFile(self.world.machine, None, 0, spec.params), None, 0)
+            return
         disk = self.disk_at(spec.on, spec.at, "on") if spec.on else self.world.first_disk()
         disk.is_used = True
+        # Files begin and end at whole blocks, whatever blocks the disk has.
         length = spec.params.region_bytes()
         if disk.used_bytes + length > disk.bdev.size_bytes:
             room = int(disk.bdev.size_bytes) - disk.used_bytes
@@ -61,13 +66,10 @@ class Loops:
         base = disk.used_bytes
         disk.used_bytes += length
         file = SimFile(self.world.machine, disk.bdev, base, spec.params)
-        file.name = spec.path
         self.files[spec.path] = (spec, file, disk, base)
 
     def add_loop(self, spec: LoopSpec) -> None:
         """Build a loop device on its file or device."""
-        from blktwin.drivers.loop.device import LoopDevice
-
         world = self.world
         if spec.path in world.disks:
             raise ConfigError(f"{spec.path} is a loop device of {place_text_of(spec.at)}", key=f"--device {spec.path}")
@@ -94,10 +96,10 @@ class Loops:
 
     def backing_of(self, spec: LoopSpec) -> Backing:
         """Return the file or device that a loop device lies on."""
-        from blktwin.sim.files.bdev_file import BdevFile
-
         if spec.backing in self.files:
-            return self.files[spec.backing][1]
+            file = self.files[spec.backing][1]
+            file.name = spec.backing
+            return file
         disk = self.disk_at(spec.backing, spec.at, "backing-file")
         return BdevFile(self.world.machine, disk.bdev)
 
@@ -116,7 +118,7 @@ class Loops:
         if found is None:
             return None
         _, file, disk, base = found
-        return disk, base, int(file.size_bytes())
+        return None if disk is None else (disk, base, int(file.size_bytes()))
 
     # -- what the result says
 
