@@ -178,7 +178,7 @@ class FakeBacking(Backing):
 
     def scripted(self, call: FileCall, result: int) -> bool:
         """Give an answer of the list."""
-        if result >= EIOCBQUEUED:
+        if EIOCBQUEUED <= result < EIOCBQUEUED + 200:
             self.later(call, EIOCBQUEUED - result)
         elif result < 0:
             call.result = result

@@ -213,9 +213,10 @@ class LoopCommand(FileCall):
         if result == -EAGAIN or result == -EOPNOTSUPP:
             driver = self.driver
             if self.phase == CMD_NOWAIT:
-                driver.enqueue(self, REASON_EAGAIN_ASYNC)
-                return
-            if result == -EAGAIN and self.use_aio and driver.compat.eagain_requeues_forever:
+                if result == -EAGAIN or not driver.compat.eopnotsupp_is_error:
+                    driver.enqueue(self, REASON_EAGAIN_ASYNC)
+                    return
+            elif result == -EAGAIN and self.use_aio and driver.compat.eagain_requeues_forever:
                 driver.enqueue(self, REASON_BLOCKED)
                 return
         self.finish(result)

@@ -59,11 +59,16 @@ class KernelCompat:
         """rfc_exact goes on although requests end that nobody started; no tracepoint shows their issue."""
 
     def enable(self, names: Iterable[str]) -> None:
-        """Turn on the switches of these names; ConfigError for one that does not exist."""
+        """Turn on the switches of these names, "v4" and "v5" for all of a series; ConfigError for any other name."""
         for name in names:
-            if name not in COMPAT_NAMES:
+            if name == "v4":
+                self.enable(BUGS_OF_V4)
+            elif name == "v5":
+                self.enable(BUGS_OF_V5)
+            elif name in COMPAT_NAMES:
+                setattr(self, name, True)
+            else:
                 raise ConfigError(f"no such kernel bug: {name}{near(name, COMPAT_NAMES)}", key="kernel-compat")
-            setattr(self, name, True)
 
     def enabled(self) -> list[str]:
         """Return the names of the switches that are on."""

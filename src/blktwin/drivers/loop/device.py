@@ -14,7 +14,7 @@ from blktwin.block.machine import Machine
 from blktwin.block.queue import RequestQueue
 from blktwin.block.rules import Rules
 from blktwin.drivers.backing import Backing
-from blktwin.drivers.loop.config import POLICIES, POLICY_PER_COMMAND, POLICY_RFC_EXACT, LoopConfig
+from blktwin.drivers.loop.config import POLICY_PER_COMMAND, POLICY_RFC_EXACT, LoopConfig
 from blktwin.drivers.loop.driver import (
     STATE_BOUND,
     STATE_DELETING,
@@ -123,8 +123,11 @@ class LoopDevice:
         self.update_direct(config.direct_io)
         if is_read_only and not config.read_only:
             self.note("read-only, as its file is")
-        if self.driver.policy > POLICY_PER_COMMAND and not self.is_direct:
-            self.note(f"{POLICIES[self.driver.policy]} has no effect: the device is buffered, and workers do all")
+        if driver.policy > POLICY_PER_COMMAND:
+            if not driver.is_direct:
+                self.note(f"{config.policy} has no effect: the device is buffered, and workers do all")
+            elif not backing.can_nowait and not driver.tries_any_file and driver.policy != POLICY_RFC_EXACT:
+                self.note(f"{config.policy} has no effect: {backing.kind} has no FMODE_NOWAIT, and workers do all")
         driver.state = STATE_BOUND
         return size_sectors(int(backing.size_bytes()), config.offset_bytes, config.sizelimit_bytes)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from blktwin.block.bio import (
@@ -25,7 +26,7 @@ from blktwin.block.limits import QueueLimits
 from blktwin.block.machine import Machine, Task, WorkQueue
 from blktwin.block.plug import Plug
 from blktwin.block.request import Request
-from blktwin.drivers.backing import Backing
+from blktwin.drivers.backing import EIO, EOPNOTSUPP, Backing
 from blktwin.drivers.loop import inline, rfc
 from blktwin.drivers.loop.command import CMD_BLOCKING, CMD_NEW, CMD_QUEUED, LoopCommand
 from blktwin.drivers.loop.config import (
@@ -93,7 +94,7 @@ class LoopDriver(Driver):
         self.nr_memcg_gets: i64 = 0
         self.nr_memcg_puts: i64 = 0
         self.nr_inline: i64 = 0
-        self.nr_queued: list[i64] = [0] * NR_REASONS
+        self.nr_queued: vec[i64] = vec[i64]([0] * NR_REASONS)
         """Commands given to workers, by reason."""
         self.nr_failing_preps: i64 = 0
         """So many preparations to come find no memory."""
@@ -250,6 +251,7 @@ class LoopDriver(Driver):
             if status != BLK_STS_OK:
                 if cmd.is_charged:
                     self.nr_memcg_puts += 1
+                self.trace.loop_end(rq, -EOPNOTSUPP if status == BLK_STS_NOTSUPP else -EIO)
                 cmd.end(status)
                 return True
             cmd.begin(task, 0, CMD_BLOCKING)

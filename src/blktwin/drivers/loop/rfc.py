@@ -70,12 +70,14 @@ def dispatch_safe(driver: LoopDriver, cmd: LoopCommand, task: Task, plug: Plug) 
     rq = waiting.head
     while rq is not None and rq.q is q and rq.op == REQ_OP_READ and rq.tag != NO_TAG:
         if rq.rq_flags & RQF_USE_SCHED:
-            return
+            break
         waiting.pop()
         q.start_request(rq)
         driver.trace.loop_dispatch(rq)
         execute_or_queue(driver, driver.command_for(rq), task)
         rq = waiting.head
+    if driver.plug.mq_list.count > 0:
+        inline.flush_batch(driver)
 
 
 def execute_or_queue(driver: LoopDriver, cmd: LoopCommand, task: Task) -> None:
