@@ -105,6 +105,15 @@ class LoopAudit:
         if one is not None:
             one.attempts[id(rq)] = one.handed[id(rq)] = 0
 
+    def rq_complete(self, rq: Request, nr_bytes: int) -> None:
+        """C: of what was issued; the end of a member of a flush sequence comes after that of its data."""
+        one = self.by_queue.get(id(rq.q))
+        if one is None or (nr_bytes == 0 and rq.op != REQ_OP_FLUSH):
+            return
+        assert id(rq) in one.attempts, f"I1: {one.name}: the request at {rq.sector} ends and was never issued"
+        if nr_bytes == rq.nr_sectors << 9:
+            del one.attempts[id(rq)]
+
     def loop_work(self, rq: Request, reason: int) -> None:
         """W: at most once in a pass, the rest of a short write apart (L3)."""
         one = self.by_queue[id(rq.q)]
@@ -121,6 +130,7 @@ class LoopAudit:
         assert rq.state == MQ_RQ_IN_FLIGHT, f"I1: {one.name}: the request at {rq.sector} is executed and not started"
         cmd = rq.pdu
         assert isinstance(cmd, LoopCommand)
+        assert id(rq) in one.attempts, f"I1: {one.name}: the request at {rq.sector} is executed and was never issued"
         if reason == REASON_INLINE:
             assert task.pid != 0, f"I14: {one.name}: a file is used in an interrupt"
             assert task.fs_depth == 0, f"I14: {one.name}: a file within a file ({task.fs_depth})"

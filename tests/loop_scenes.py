@@ -55,6 +55,8 @@ class Loop:
     sizelimit_bytes: int = 0
     batch_plug: bool = False
     scheduler: str = "none"
+    max_sectors: int = 0
+    """Of one request (max_sectors_kb); 0: the driver's limit."""
     below: str = "memory"
     dice: Dice = Dice()
     """What the file in memory does."""
@@ -192,6 +194,7 @@ def random_loop(pick: Pick, policy: str, is_first: bool) -> Loop:
         offset_bytes=pick([0, 0, 4096, 8192, 512]),
         batch_plug=pick([False, True]),
         scheduler=pick(["none", "none", "mq-deadline", "bfq"]),
+        max_sectors=pick([0, 0, 16, 64]),
         below=below,
         dice=random_dice(pick),
         kind=pick(["ext4", "xfs", "xfs", "btrfs", "f2fs", "overlay", "tmpfs"]),

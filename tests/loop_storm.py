@@ -147,6 +147,8 @@ class LoopStorm(StageTrace):
         self.files.append(file)
         device = LoopDevice(self.sim, self.rules, f"loop{at}", config, file, elevator_of(loop.scheduler), 0)
         device.q.dev = (7, at)
+        if loop.max_sectors:
+            device.limits.max_sectors = loop.max_sectors
         self.loops.append(device)
 
     def make_file(self, at: int, loop: Loop) -> Backing:
@@ -264,6 +266,11 @@ class LoopStorm(StageTrace):
         """D."""
         super().rq_issue(rq)
         self.audit.rq_issue(rq)
+
+    def rq_complete(self, rq: Request, status: int, nr_bytes: int) -> None:
+        """C."""
+        super().rq_complete(rq, status, nr_bytes)
+        self.audit.rq_complete(rq, nr_bytes)
 
     def loop_work(self, rq: Request, reason: int) -> None:
         """W."""
