@@ -112,3 +112,6 @@ class Tracepoints:
 
     def work_end(self, task: Task) -> None:
         """Mark the end of that work item's run."""
+
+    def task_ran(self, task: Task, from_ns: i64, until_ns: i64) -> None:
+        """Mark a stretch of task on its CPU, when that has ended; only a machine that watches_tasks tells it."""

@@ -14,6 +14,7 @@ from blktwin.fio.hist import LatencyStat, RunningStat
 
 if TYPE_CHECKING:
     from blktwin.block.queue import RequestQueue
+    from blktwin.sim.stage_loop import LoopFacts
 
 Q2Q: Final = 0
 Q2G: Final = 1
@@ -63,6 +64,8 @@ class DeviceStages:
     def __init__(self, q: RequestQueue) -> None:
         self.q: RequestQueue = q
         self.is_loop: bool = False
+        self.loop: LoopFacts | None = None
+        """How its requests are executed, when somebody wants that explained."""
         self.stats: list[LatencyStat | None] = [None] * (NR_STAGES * NR_DIRECTIONS)
         self.nr_queued: i64 = 0
         """As btt: bios that were queued, and requests that came back."""

@@ -34,6 +34,7 @@ from blktwin.sim.stage_device import (
     X2LQ,
     DeviceStages,
 )
+from blktwin.sim.stage_loop import Runner
 from blktwin.sim.trace import CostTrace
 
 FOREVER_NS = 9_000_000_000_000_000_000
@@ -65,6 +66,11 @@ class RequestTimes:
         self.lc_ns: i64 = -1
         self.rest_sectors: i64 = -1
         """What is left after a part has completed; -1 before the first issue."""
+        self.key: i64 = -1
+        """Of a loop device's request that is on its way to the device below (stage_watch.py)."""
+        self.runner: Runner | None = None
+        """Who has begun to execute it, and how deep in files below loop devices."""
+        self.depth: i64 = 0
 
     def reset(self) -> None:
         """Forget the request that has ended."""
