@@ -86,6 +86,9 @@ class Task:
         self.comm: str = comm
         self.cgroup: Cgroup = cgroup
         self.ioprio: int = 0
+        self.nice: int = 0
+        self.cpus_allowed: list[int] | None = None
+        """Where it may run; None: anywhere."""
         self.io_context: IoContext = IoContext()
         """What schedulers keep of this process; threads may share one."""
         self.cpu: int = 0
@@ -114,6 +117,8 @@ class Task:
         """When its last stretch on a CPU ends; the machine's own."""
         self.runnable_at_ns: i64 = 0
         """When it was woken, on the clock of who woke it; the machine's own."""
+        self.sched: object | None = None
+        """The run queue's bookkeeping; the machine's own."""
 
     def run(self) -> None:
         """Go on until the task sleeps (return) or ends; called by the machine when a CPU takes it."""
@@ -135,6 +140,8 @@ class Machine:
         """Tasks ask cond_resched() where the kernel could take the CPU from them; else they run until they sleep."""
         self.cpu_capacity: list[int] = [1024] * nr_cpus
         """The CPUs' relative speed, as the scheduler knows it (1024: the fastest)."""
+        self.watches_tasks: bool = False
+        """The trace wants to hear of every stretch of a task on a CPU (task_ran)."""
 
     def shares_cache(self, cpu: int, other: int) -> bool:
         """Say whether two CPUs share a last-level cache."""
