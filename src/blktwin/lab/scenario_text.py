@@ -10,6 +10,7 @@ from blktwin.lab.scenario import Comparison, Expected, Outcome, Scenario
 from blktwin.lab.scenario_expect import METRICS, TIMES
 
 WIDTH = 110
+ERRORS_MAX = 3
 WORDS = {
     "Q2G": "waiting for a tag",
     "G2I": "on the way to the scheduler",
@@ -34,7 +35,9 @@ def render_text(scenario: Scenario) -> str:
     for outcome in scenario.outcomes:
         if outcome.stopped:
             lines += ["", *wrap(f"{name_of(outcome)} was stopped: {outcome.stopped}")]
-        lines += [f"{name_of(outcome)}: {error}" for error in outcome.errors]
+        lines += [f"{name_of(outcome)}: {error}" for error in outcome.errors[:ERRORS_MAX]]
+        if len(outcome.errors) > ERRORS_MAX:
+            lines.append(f"{name_of(outcome)}: and {len(outcome.errors) - ERRORS_MAX} jobs more ended in errors")
     caveats = scenario.outcomes[0].said.caveats
     if caveats:
         lines += ["", "Caveats:"]
@@ -96,9 +99,9 @@ def row(scenario: Scenario, outcome: Outcome, width: int) -> str:
     for metric in SHOWN:
         cells += f"{time_text(outcome.mean(metric)):>{10 if metric.startswith('d2c') else 9}}"
     stage, share = outcome.dominant()
-    cells += f"  {stage:6} {share:3.0f}%" if stage else " " * 13
+    cells += f"  {stage:6} {share:3.0f}%" if stage else " " * 12
     first = scenario.outcomes[0]
-    return f"{name}{cells}" + (f" {difference(scenario, outcome)}" if outcome is not first else "")
+    return f"{name}{cells}" + (f"  {difference(scenario, outcome)}" if outcome is not first else "")
 
 
 def difference(scenario: Scenario, outcome: Outcome) -> str:

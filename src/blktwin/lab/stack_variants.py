@@ -10,6 +10,7 @@ from blktwin.lab.toml_values import Place, as_table, as_tables, read_text
 from blktwin.sim.hints import near
 
 KEYS = ("name", "set")
+NO_PLACE = 'is not a place such as loop.loop0.policy or device."/dev/sda".scheduler'
 NAMED = ("file", "loop", "mount", "cgroup")
 """Sections whose tables must be there before a variant can change a key in one."""
 
@@ -63,12 +64,15 @@ def lay_over(toml: TomlFile, tables: Table, variant: Variant) -> tuple[TomlFile,
         text = ".".join(where)
         for known in [known for known in lines if known == text or known.startswith(text + ".")]:
             del lines[known]
-        lines[text] = line
+        for length in range(1, len(where) + 1):
+            lines.setdefault(".".join(where[:length]), line)
     return TomlFile(toml.file, lines), changed
 
 
 def put(tables: Table, dotted: str, value: object, place: Place) -> Path_:
     """Write value at a dotted place, and return the place's parts."""
+    if not dotted or dotted.endswith("."):
+        raise place.error(NO_PLACE)
     where: list[str] = []
     table = tables
     rest = dotted
@@ -101,6 +105,6 @@ def next_part(table: Table, text: str, place: Place) -> tuple[str, str]:
         if end > 0 and text[end + 1 : end + 2] in ("", "."):
             return text[1:end], text[end + 2 :]
     part, _, rest = text.partition(".")
-    if not part or text.endswith("."):
-        raise place.error('is not a place such as loop.loop0.policy or device."/dev/sda".scheduler')
+    if not part:
+        raise place.error(NO_PLACE)
     return part, rest
