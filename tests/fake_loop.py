@@ -17,6 +17,7 @@ from blktwin.block.cgroup import Cgroup
 from blktwin.block.elevator import Elevator
 from blktwin.block.limits import segments_of_op
 from blktwin.block.machine import Task
+from blktwin.block.plug import Plug
 from blktwin.block.request import Request
 from blktwin.block.rules import Rules
 from blktwin.block.submit import finish_plug, resume_submission, start_plug, submit_bio
@@ -132,6 +133,10 @@ class FakeBacking(Backing):
         self.seen: list[tuple[int, int, int, bool, str]] = []
         """(operation, position, bytes, NOWAIT, who) of each attempt, in order."""
         self.lower_name = ""
+        self.sleeps_direct = False
+        """Direct I/O sleeps too, unless it is told not to."""
+        self.lower_depths: list[bool] = []
+        """For each direct I/O: was there a plug for the device below?"""
         self.end_limit = 1 << 62
         """Writes stop here: the file system is full."""
 
@@ -161,7 +166,8 @@ class FakeBacking(Backing):
         if is_nowait and int(call.op) in self.nowait_fails:
             call.result = -EAGAIN
             return True
-        if call.flags & IOCB_DIRECT and call.op <= FILE_WRITE:
+        if call.flags & IOCB_DIRECT and call.op <= FILE_WRITE and (is_nowait or not self.sleeps_direct):
+            self.lower_depths.append(task.plug is not None)
             self.later(call, self.transfer(call, int(call.nbytes)))
             return True
         assert not is_nowait
@@ -212,6 +218,7 @@ class DataBio(Bio):
     def __init__(self, world: LoopWorld) -> None:
         super().__init__()
         self.world = world
+        self.target = world.q
         self.ends: list[int] = []
         self.end_ns = 0
 
@@ -229,7 +236,7 @@ class Script(Task):
         self.world = world
         self.left = bios
         self.plugged = plugged
-        self.own_plug = self.stack_plug.__class__()
+        self.own_plug = Plug()
 
     def run(self) -> None:
         """Submit all."""
@@ -238,7 +245,8 @@ class Script(Task):
         if self.plugged and self.left:
             start_plug(self, self.own_plug)
         while self.left:
-            if not submit_bio(self.world.device.q, self.left.pop(0)):
+            bio = self.left.pop(0)
+            if not submit_bio(bio.target, bio):
                 return
         if self.plugged:
             finish_plug(self.world.machine, self)
@@ -319,6 +327,28 @@ class LoopWorld:
         self.tasks.append(task)
         self.machine.start_task(task, cpu, int(self.machine.events.now_ns))
         return task
+
+    def submit_as(self, task: Script, bio: DataBio) -> None:
+        """Submit a bio as a task that only the test moves."""
+        self.machine.current = task
+        submit_bio(bio.target, bio)
+
+    def finish_plug_of(self, task: Script) -> None:
+        """Let such a task end its plug."""
+        self.machine.current = task
+        finish_plug(self.machine, task)
+
+    def other_device(self) -> LoopDevice:
+        """Make a second device on the same file, with workers."""
+        config = LoopConfig()
+        config.direct_io = True
+        return LoopDevice(self.machine, self.q.rules, "loop1", config, self.backing)
+
+    def command(self) -> LoopCommand:
+        """Return the only command that there is."""
+        found = [rq.pdu for hctx in self.q.hctxs for rq in hctx.requests if isinstance(rq.pdu, LoopCommand)]
+        assert len(found) == 1
+        return found[0]
 
     def run(self, until_ns: int = END) -> None:
         """Run to the end, or to a time."""

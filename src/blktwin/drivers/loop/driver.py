@@ -173,9 +173,9 @@ class LoopDriver(Driver):
         cmd.is_charged = False
         if cgroup is not None:
             parent = cgroup.parent
-            if parent is not None:
+            if parent is not None and self.is_per_cgroup:
                 cmd.is_charged = True
-                if self.is_per_cgroup and self.policy != POLICY_PER_COMMAND:
+                if self.policy != POLICY_PER_COMMAND:
                     worker = self.worker_of(cgroup)
                     if worker is None:
                         cmd.is_charged = False

@@ -59,14 +59,11 @@ class LoopWorker(BlockingWork):
         driver = self.driver
         machine = driver.machine
         while True:
-            stale = self.stale
-            if stale is not None:
-                self.stale = None
-                driver.count_stale(stale)
             cmd = self.executing
             if cmd is None:
                 cmd = self.head
                 if cmd is None:
+                    self.keep_stale(None)
                     break
                 self.head = cmd.next
                 cmd.next = None
@@ -77,7 +74,7 @@ class LoopWorker(BlockingWork):
             # From here on the command may serve another request.
             self.executing = None
             if driver.counts_stale:
-                self.stale = cmd
+                self.keep_stale(cmd)
             elif is_counted:
                 driver.write_submitted()
             if machine.cond_resched(worker):
@@ -87,6 +84,13 @@ class LoopWorker(BlockingWork):
             if self.cgroup is not None:
                 driver.idle_workers.append(self)
         return True
+
+    def keep_stale(self, cmd: LoopCommand | None) -> None:
+        """Count the command before this one only now, as if the worker had been preempted since its submission."""
+        stale = self.stale
+        self.stale = cmd
+        if stale is not None:
+            self.driver.count_stale(stale)
 
 
 class CommandWork(BlockingWork):
