@@ -171,7 +171,6 @@ class LoopCommand(FileCall):
         self.flags = (IOCB_DIRECT if self.use_aio else 0) | flags
         self.task = task
         self.step = 0
-        self.state = None
         self.refs = 2
         self.phase = phase
         if driver.freezes_at_submit and self.op == FILE_WRITE:
