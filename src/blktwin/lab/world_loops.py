@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from blktwin.drivers.backing import Backing
 from blktwin.drivers.loop.device import LoopDevice
-from blktwin.errors import ConfigError
+from blktwin.errors import ConfigError, UsageError
 from blktwin.lab.stack import make_elevator
 from blktwin.lab.stack_said import FileSpec, LoopSpec, in_order
 from blktwin.lab.toml_values import Place, place_text_of
@@ -72,7 +72,7 @@ class Loops:
         """Build a loop device on its file or device."""
         world = self.world
         if spec.path in world.disks:
-            raise ConfigError(f"{spec.path} is a loop device of {place_text_of(spec.at)}", key=f"--device {spec.path}")
+            raise UsageError(f"is a loop device of {place_text_of(spec.at)}", key=f"--device {spec.path}")
         name, key, file, line = world.scheduler_of(spec.path, spec.scheduler, f"{spec.name}.scheduler", "none")
         elevator = make_elevator(name, key, file, line)
         try:
