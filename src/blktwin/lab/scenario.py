@@ -134,9 +134,9 @@ class Scenario:
             outcome.stopped = str(error)
             return True
         outcome.notes += [note for note in plan.notes if note not in outcome.notes]
-        for job in result.jobs:
-            text = f"{job.spec.name}: {job.stat.error_text} (errno {job.stat.error})"
-            if job.stat.error and text not in outcome.errors:
+        for done in result.jobs:
+            text = f"{done.spec.name}: {done.stat.error_text} (errno {done.stat.error})"
+            if done.stat.error and text not in outcome.errors:
                 outcome.errors.append(text)
         if result.partial:
             return False
@@ -154,10 +154,12 @@ class Scenario:
         return any(outcome.stopped or outcome.errors for outcome in self.outcomes)
 
     def notes(self) -> list[str]:
-        """Return what the runs had to say, each with the variants that said it unless all did."""
+        """Return what the runs had to say beyond what each device is, with the variants that said it unless all did."""
         said: dict[str, list[str]] = {}
         for outcome in self.outcomes:
             for note in outcome.notes:
+                if note.startswith("/dev/"):
+                    continue
                 said.setdefault(note, []).append(outcome.said.variant)
         every = len(self.outcomes)
         return [note if len(names) == every else f"{', '.join(names)}: {note}" for note, names in said.items()]
