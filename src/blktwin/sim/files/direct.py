@@ -263,7 +263,7 @@ def allocate(op: FileOp, task: Task) -> i64:
         if machine.now_ns() < op.wake_at_ns:
             return SLEEP
         call.step = ALLOC_END
-    is_done = file.allocate(op.first_block, op.last_block)
+    is_done = file.allocate(op.first_block, op.last_block, 0)
     file.map_lock.release(True)
     if not is_done:
         return op.fail(ENOSPC)

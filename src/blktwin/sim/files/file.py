@@ -1,90 +1,80 @@
-"""A file on a simulated file system, as the loop driver's backing. Its operations: direct.py, buffered.py, fsync.py,
-falloc.py; what its file system does: filesystem.py; the state of one operation: op.py.
+"""A file on a simulated file system, as the loop driver's backing.
+
+Its operations: direct.py, buffered.py, fsync.py, falloc.py, over the state of one call (op.py); what a file is made
+of: blocks.py; what its file system does: filesystem.py.
 """
 
 from __future__ import annotations
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from blktwin.block.bdev import BlockDevice
 from blktwin.block.machine import Task, WorkQueue
 from blktwin.block.queue import RequestQueue
 from blktwin.block.submit import about_to_sleep, resume_submission
 from blktwin.drivers.backing import (
+    EAGAIN,
     EINVAL,
     FILE_FSYNC,
+    FILE_PUNCH,
+    FILE_READ,
+    FILE_WRITE,
+    FILE_ZERO,
     IOCB_DIRECT,
     NO_LOWER,
-    Backing,
     FileCall,
 )
 from blktwin.errors import ConfigError
+from blktwin.sim.files.blocks import BlockFile
+from blktwin.sim.files.buffered import advance_read, advance_write
 from blktwin.sim.files.direct import advance_direct
-from blktwin.sim.files.extents import BLOCK, BLOCK_SHIFT, HOLE, MAPPED, SHARED, UNWRITTEN, ExtentMap
-from blktwin.sim.files.filesystem import KINDS, FileSystem
+from blktwin.sim.files.extents import BLOCK, BLOCK_SHIFT, MAPPED, SHARED
+from blktwin.sim.files.falloc import advance_falloc
 from blktwin.sim.files.fsync import advance_fsync
 from blktwin.sim.files.inode import InodeLock
 from blktwin.sim.files.op import GO, SLEEP, FileOp
-from blktwin.sim.files.pagecache import PageCache
-from blktwin.sim.files.params import FileParams, check_params, round_up
-from blktwin.sim.image import ByteStore
+from blktwin.sim.files.params import FileParams, check_params
+from blktwin.sim.files.readahead import Readahead
+from blktwin.sim.files.writeback import ConvertWork, Flusher
 from blktwin.sim.machine import SimMachine
 
 
-class SimFile(Backing):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SimFile(BlockFile):
     """A file of params on bdev, from base_bytes on; it takes params.region_bytes() there. bdev None: in memory.
 
     ConfigError when it does not fit.
     """
 
     def __init__(self, machine: SimMachine, bdev: BlockDevice | None, base_bytes: int, params: FileParams) -> None:
-        super().__init__()
         if params.kind != "bdev":
             check_params(params)
-        self.machine: SimMachine = machine
+        super().__init__(machine, base_bytes, params)
+        fs = self.fs
         self.bdev: BlockDevice | None = bdev
-        self.params: FileParams = params
-        fs = KINDS[params.kind]
-        self.fs: FileSystem = fs
         self.kind = fs.kind
         self.can_nowait = fs.can_nowait
         self.is_block_device = fs.is_device
         self.is_read_only = params.is_read_only
-        self.cow_all: bool = fs.cow_all and not params.is_nodatacow
-        self.keeps_bytes: bool = params.keeps_bytes
-        self.image: ByteStore | None = None
-        """The bytes of the device, for truncate() and content(); set by who builds the stack, if bytes are kept."""
-        self.size: i64 = params.size_bytes
-        self.max_bytes: i64 = round_up(params.size_bytes + params.grow_bytes)
-        self.base_sector: i64 = base_bytes >> 9
-        self.dio_align_bytes = 512
         if bdev is not None:
+            self.check_place(bdev, base_bytes)
             limits = bdev.q.limits
             self.dio_align_bytes = params.dio_align_bytes or limits.logical_block_bytes
             self.is_rotational = limits.is_rotational
             self.max_zeroes_sectors = limits.max_write_zeroes_sectors
-            if base_bytes % BLOCK and not fs.is_device:
-                raise ConfigError(f"a file begins at a multiple of {BLOCK} bytes, not at {base_bytes}")
-            if base_bytes + params.region_bytes() > bdev.size_bytes:
-                room = max(0, int(bdev.size_bytes) - base_bytes)
-                raise ConfigError(f"{bdev.q.name} has {room} bytes for a file that needs {params.region_bytes()}")
         elif not fs.in_memory:
             raise ConfigError(f"a file on {fs.kind} needs a device")
-        self.extents: ExtentMap = make_extents(params)
-        self.free_bytes: i64 = params.free_bytes
         self.inode_lock: InodeLock = InodeLock(machine)
         self.map_lock: InodeLock = InodeLock(machine)
-        self.cache: PageCache = PageCache()
         self.dio_in_flight: i64 = 0
         self.drain_waiters: list[Task] = []
         self.dio_done_wq: WorkQueue = machine.alloc_workqueue("dio/" + self.lower_queue_name(), 0)
+        self.wb_wq: WorkQueue = machine.alloc_workqueue("writeback", 0)
+        self.wb_convert: ConvertWork = ConvertWork(self)
+        self.flusher: Flusher = Flusher(self)
+        self.readahead: Readahead = Readahead(params.read_ahead_bytes // BLOCK)
         self.journal_at: i64 = 0
-        self.is_meta_dirty: bool = False
-        """The inode has changed since the last commit began: its times, its size or its extents."""
-        self.is_committing: bool = False
         self.commit_waiters: list[Task] = []
-        self.committed_size: i64 = self.size
-        self.committing_size: i64 = self.size
         self.wb_error: i64 = 0
         """An error of writeback that no fsync has told of."""
         self.nr_ops: i64 = 0
@@ -100,9 +90,14 @@ class SimFile(Backing):
         """Refused by the device below, after they were queued."""
         self.nr_allocs: i64 = 0
 
-    def size_bytes(self) -> i64:
-        """Return the size now."""
-        return self.size
+    def check_place(self, bdev: BlockDevice, base_bytes: int) -> None:
+        """Raise ConfigError when the file cannot be there."""
+        if base_bytes % BLOCK:
+            raise ConfigError(f"a file begins at a multiple of {BLOCK} bytes, not at {base_bytes}")
+        needs = self.params.region_bytes()
+        if base_bytes + needs > bdev.size_bytes:
+            room = max(0, int(bdev.size_bytes) - base_bytes)
+            raise ConfigError(f"{bdev.q.name} has {room} bytes for a file that needs {needs}")
 
     def lower_queue_name(self) -> str:
         """Return the name of the device below."""
@@ -113,6 +108,8 @@ class SimFile(Backing):
         bdev = self.bdev
         assert bdev is not None
         return bdev.q
+
+    # -- operations
 
     def advance(self, call: FileCall) -> bool:
         """Go on with call for call.task, who runs now; see Backing."""
@@ -146,19 +143,43 @@ class SimFile(Backing):
             call.state = op
         op.reset()
         op.is_direct = call.op < FILE_FSYNC and call.flags & IOCB_DIRECT != 0 and not self.fs.in_memory
+        op.is_synced = False
+        if op.is_direct and call.op == FILE_WRITE and self.must_copy(call.pos, call.pos + call.nbytes):
+            op.is_direct = False
+            op.is_synced = True
         return op
+
+    def must_copy(self, pos: i64, end: i64) -> bool:
+        """Say whether a direct write goes through the page cache: it would move parts of blocks."""
+        if (pos | end) & (BLOCK - 1) == 0 or (pos | end) & (self.dio_align_bytes - 1):
+            return False
+        if self.extents.is_plain and not self.cow_all:
+            return False
+        return self.is_moved(pos >> BLOCK_SHIFT) or self.is_moved((end - 1) >> BLOCK_SHIFT)
+
+    def is_moved(self, block: i64) -> bool:
+        """Say whether a write moves the block."""
+        state = self.extents.state(block)
+        return state == SHARED or (self.cow_all and state == MAPPED)
 
     def advance_other(self, op: FileOp, task: Task) -> i64:
         """Go on with what is not direct I/O."""
-        if op.call.op == FILE_FSYNC:
+        kind = op.call.op
+        if kind == FILE_READ:
+            answer = advance_read(op, task)
+        elif kind == FILE_WRITE:
+            answer = advance_write(op, task)
+        elif kind == FILE_FSYNC:
             answer = advance_fsync(op, task)
+        elif kind == FILE_PUNCH or kind == FILE_ZERO:
+            answer = advance_falloc(op, task)
         else:
-            return op.fail(EINVAL)
+            answer = op.fail(EINVAL)
         if answer != SLEEP:
             op.tell_ended()
         return answer
 
-    # -- direct I/O in flight
+    # -- direct I/O
 
     def dio_ended(self) -> None:
         """Count one out."""
@@ -177,82 +198,42 @@ class SimFile(Backing):
             self.drain_waiters.append(task)
         return False
 
-    # -- extents and size
+    def clear_cache(self, op: FileOp, task: Task) -> i64:
+        """Write back what a direct I/O must find on the device, and drop what it makes stale.
 
-    def allocate(self, first: i64, last: i64) -> bool:
-        """Give every block from first to last a place for a write; False: no room, and nothing has changed."""
-        extents = self.extents
-        needs: i64 = 0
-        block = first
-        while block <= last:
-            state = extents.state(block)
-            if state == HOLE or self.moves(block, state):
-                needs += BLOCK
-            block += 1
-        if self.free_bytes >= 0 and needs > self.free_bytes:
-            return False
-        block = first
-        while block <= last:
-            state = extents.state(block)
-            if state == HOLE:
-                extents.set(block, UNWRITTEN)
-            elif self.moves(block, state) and not extents.start_cow(block):
-                while block >= first:
-                    extents.drop_cow(block)
-                    block -= 1
-                return False
-            block += 1
-        if self.free_bytes >= 0:
-            self.free_bytes -= needs
-        self.is_meta_dirty = True
-        return True
+        Kernel: kiocb_write_and_wait() and kiocb_invalidate_pages(), mm/filemap.c, v6.12.
+        """
+        call = op.call
+        cache = self.cache
+        first = call.pos >> BLOCK_SHIFT
+        last = (call.pos + call.nbytes - 1) >> BLOCK_SHIFT
+        is_write = call.op == FILE_WRITE
+        if op.is_nowait():
+            if cache.has_page(first, last) if is_write else cache.needs_writeback(first, last):
+                self.nr_eagain_cache += 1
+                return op.fail(EAGAIN)
+            return GO
+        if op.sub_step == 0:
+            op.sub_step = 2
+            if cache.needs_writeback(first, last):
+                op.sub_step = 1
+                op.writer.start(first, last, True)
+        if op.sub_step == 1:
+            if not op.writer.advance(task):
+                return SLEEP
+            if op.writer.error != 0:
+                return op.fail(op.writer.error)
+            op.sub_step = 2
+        if is_write:
+            page = cache.reading(first, last)
+            if page is not None:
+                if task not in page.waiters:
+                    page.waiters.append(task)
+                return SLEEP
+            cache.drop_clean(first, last)
+        return GO
 
-    def moves(self, block: i64, state: i64) -> bool:
-        """Say whether a write of a block needs a new place that it has not got yet."""
-        if state == SHARED or (self.cow_all and state == MAPPED):
-            return int(block) not in self.extents.cow
-        return False
-
-    def written(self, first: i64, last: i64, is_ok: bool) -> None:
-        """See a write of blocks end: they are mapped from now on."""
-        extents = self.extents
-        block = first
-        while block <= last:
-            if extents.cow and int(block) in extents.cow:
-                if is_ok:
-                    if self.free_bytes >= 0 and extents.state(block) != SHARED:
-                        self.free_bytes += BLOCK
-                    extents.end_cow(block)
-                else:
-                    extents.drop_cow(block)
-            elif is_ok and extents.state(block) == UNWRITTEN:
-                extents.set(block, MAPPED)
-            block += 1
-        self.is_meta_dirty = True
-
-    def extend_to(self, end: i64) -> None:
-        """Let the file be as long as a write needs it."""
-        if end > self.size:
-            self.size = end
-            self.is_meta_dirty = True
-
-    # -- metadata
-
-    def begin_commit(self) -> None:
-        """Begin to commit what has changed so far."""
-        self.is_committing = True
-        self.is_meta_dirty = False
-        self.committing_size = self.size
-        self.extents.begin_commit()
-
-    def end_commit(self, is_done: bool) -> None:
-        """End a commit."""
-        self.is_committing = False
-        self.extents.end_commit(is_done)
-        if is_done:
-            self.committed_size = self.committing_size
-        else:
-            self.is_meta_dirty = True
+    # -- fsync
 
     def journal_sector(self, nbytes: i64) -> i64:
         """Return where the next nbytes of the journal go; it is used from its begin again and again."""
@@ -270,20 +251,12 @@ class SimFile(Backing):
         self.wb_error = 0
         return errno
 
-    def clear_cache(self, op: FileOp, task: Task) -> i64:
-        """Write back what direct I/O must find on the device, and drop what it makes stale."""
-        return GO
-
     def write_pages(self, op: FileOp, task: Task) -> i64:
         """Write back all dirty pages, and wait for them."""
-        return GO
-
-
-def make_extents(params: FileParams) -> ExtentMap:
-    """Return the extent map of a new file."""
-    own = round_up(params.size_bytes + params.grow_bytes) >> BLOCK_SHIFT
-    extents = ExtentMap(round_up(params.size_bytes) >> BLOCK_SHIFT, own, params.spare_room() >> BLOCK_SHIFT)
-    p_hole = 1.0 if params.is_sparse else params.p_hole
-    extents.draw(params.seed, params.extent_bytes >> BLOCK_SHIFT, p_hole, params.p_unwritten, params.p_shared)
-    extents.keeps_undo = params.keeps_bytes
-    return extents
+        if op.sub_step == 0:
+            if not self.cache.dirty and self.cache.nr_writeback == 0:
+                return GO
+            op.sub_step = 1
+            op.tell_queued()
+            op.writer.start(0, self.max_bytes >> BLOCK_SHIFT, True)
+        return GO if op.writer.advance(task) else SLEEP

@@ -25,7 +25,11 @@ from blktwin.block.machine import BlockingWork, Task, Timer
 from blktwin.block.plug import Plug
 from blktwin.block.submit import finish_plug, start_plug, submit_bio
 from blktwin.drivers.backing import EAGAIN, EIO, IOCB_NOWAIT, FileCall
+from blktwin.sim.files.extents import BLOCK, BLOCK_SHIFT
 from blktwin.sim.files.inode import Waiter
+from blktwin.sim.files.pagecache import Page
+from blktwin.sim.files.readahead import PageReader
+from blktwin.sim.files.writeback import PageWriter
 
 if TYPE_CHECKING:
     from blktwin.sim.files.file import SimFile
@@ -129,7 +133,14 @@ class FileOp:
         self.work: OpWork = OpWork(self)
         self.timer: OpTimer = OpTimer(self)
         self.wake_at_ns: i64 = 0
+        self.is_synced: bool = False
+        """A buffered write that was to be direct: its pages are written before it returns."""
+        self.writer: PageWriter = PageWriter(file)
+        self.reader: PageReader = PageReader(file)
+        self.awaited: Page | None = None
+        """The page that its task waits for."""
         self.page: i64 = 0
+        self.nr_copied: i64 = 0
         self.sub_step: i64 = 0
 
     def reset(self) -> None:
@@ -143,7 +154,17 @@ class FileOp:
         self.is_last_step = True
         self.converts = False
         self.convert_step = 0
+        self.awaited = None
         self.sub_step = 0
+
+    def begin_buffered(self) -> None:
+        """Begin at the start of its range."""
+        call = self.call
+        self.data = call.data
+        self.data_pos = call.pos
+        self.pos = call.pos
+        self.end = call.pos + call.nbytes
+        self.nr_copied = 0
 
     def is_nowait(self) -> bool:
         """Say whether it must not sleep."""
@@ -235,8 +256,7 @@ class FileOp:
         bio.remaining = 1
         self.refs += 1
         if not self.is_lower_queued:
-            self.is_lower_queued = True
-            call.lower_queued()
+            self.tell_queued()
         return submit_bio(self.file.lower(), bio)
 
     def submit_data(self, sector: i64, nbytes: i64) -> bool:
@@ -262,6 +282,46 @@ class FileOp:
             self.has_plug = False
             finish_plug(self.file.machine, task)
 
+    # -- pages
+
+    def copy_out(self, page: Page | None) -> i64:
+        """Copy what is wanted of the page at self.pos to the caller; None: zeros."""
+        within = self.pos & (BLOCK - 1)
+        nbytes = BLOCK - within
+        if nbytes > self.end - self.pos:
+            nbytes = self.end - self.pos
+        data = self.data
+        if data is not None:
+            at = int(self.pos - self.data_pos)
+            source = None if page is None else page.data
+            if source is None:
+                data[at : at + int(nbytes)] = bytes(int(nbytes))
+            else:
+                data[at : at + int(nbytes)] = source[int(within) : int(within + nbytes)]
+        self.pos += nbytes
+        self.nr_copied += 1
+        return GO
+
+    def copy_in(self, page: Page) -> None:
+        """Copy what the caller has for the page at self.pos."""
+        within = self.pos & (BLOCK - 1)
+        nbytes = BLOCK - within
+        if nbytes > self.end - self.pos:
+            nbytes = self.end - self.pos
+        data = self.data
+        target = page.data
+        if data is not None and target is not None:
+            at = int(self.pos - self.data_pos)
+            target[int(within) : int(within + nbytes)] = data[at : at + int(nbytes)]
+        self.pos += nbytes
+        self.nr_copied += 1
+
+    def count_copy(self, task: Task) -> None:
+        """Let the task have spent the time of its copies."""
+        if self.nr_copied > 0:
+            self.file.machine.trace.file_copy(task, self.nr_copied)
+            self.nr_copied = 0
+
     # -- the end
 
     def wait(self) -> bool:
@@ -284,6 +344,12 @@ class FileOp:
         self.nr_bios = 0
         self.refs = 1
         self.is_last_step = is_last
+
+    def tell_queued(self) -> None:
+        """Tell the call, once, that something of it goes to the device."""
+        if not self.is_lower_queued:
+            self.is_lower_queued = True
+            self.call.lower_queued()
 
     def tell_ended(self) -> None:
         """Tell the call, once, that nothing of it is below any more."""
@@ -340,4 +406,8 @@ class FileOp:
         """Leave the direct I/O in flight."""
         if self.is_counted:
             self.is_counted = False
-            self.file.dio_ended()
+            file = self.file
+            file.dio_ended()
+            if file.cache.nr_pages > 0 and self.call.op & 1 == 1:
+                # What was read ahead meanwhile is stale.
+                file.cache.drop_clean(self.call.pos >> BLOCK_SHIFT, (self.call.pos + self.size - 1) >> BLOCK_SHIFT)
