@@ -21,7 +21,7 @@ from blktwin.buildinfo import describe, is_compiled
 AGREE_MS = 200
 AGREE_PERCENT = 1.0
 MEMORY_MS = 500
-SPEED_CASES = ("none", "mq-deadline", "bfq", "bfq-serial", "libaio", "null-engine")
+SPEED_CASES = ("none", "mq-deadline", "bfq", "bfq-serial", "libaio", "null-engine", "loop-workqueue", "loop-nowait")
 REAL_MS = 1000
 
 
@@ -94,6 +94,8 @@ def speed_rows(run: dict[str, Contestant]) -> list[Row]:
         versus("8 psync jobs, mq-deadline / none", run["mq-deadline"], none),
         versus("none / 8 psync jobs, bfq, root cgroup", none, run["bfq"], Target(AT_MOST, 3.0)),
         versus("none / 8 psync jobs, bfq, serialised", none, run["bfq-serial"], Target(AT_MOST, 3.0)),
+        versus("none / the same on a loop device, workqueue", none, run["loop-workqueue"], Target(AT_MOST, 3.0)),
+        versus("none / the same on a loop device, nowait_first", none, run["loop-nowait"], Target(AT_MOST, 3.0)),
         versus("1 libaio job QD32, none / 8 psync jobs", run["libaio"], none),
         versus("null engine, 1 job / real fio", run["null-engine"], run["fio-null"]),
         versus("8 psync jobs, none / real fio, loop on tmpfs", none, run["fio-loop"]),

@@ -32,6 +32,8 @@ LENGTHS_MS: Mapping[str, tuple[int, int]] = {
     "bfq-serial": (300, 800),
     "libaio": (80, 200),
     "null-engine": (20, 40),
+    "loop-workqueue": (300, 800),
+    "loop-nowait": (300, 800),
 }
 """Per case of product.CASES: both beyond the first touch of the random maps."""
 TOLERANCE = 0.05

@@ -20,10 +20,13 @@ from blktwin.fio import jobfile
 from blktwin.fio.results import RunResult
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack, find_rules
+from blktwin.lab.stack_build import assemble, read_stack
 from blktwin.sim.devices.spec import parse_device
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB = Path(__file__).with_name("randwrite.fio")
+LOOP_STACK = Path(__file__).with_name("loop.toml")
+LOOP_PATH = "/dev/loop0"
 DEVICE_PATH = "/dev/nullb0"
 LATENCY_US = 100
 DEPTH = 64
@@ -42,11 +45,13 @@ class Case:
     cgroup: str = "/"
     is_apart: bool = False
     """BFQ does not merge the queues of jobs that start together."""
+    loop_policy: str = ""
+    """Not on the device itself, but on a loop device over a file on it."""
 
-    def variables(self, runtime_ms: int, filename: str = DEVICE_PATH) -> dict[str, str]:
+    def variables(self, runtime_ms: int, filename: str = "") -> dict[str, str]:
         """Return what the job file asks for as ${NAME}."""
         return {
-            "FILENAME": filename,
+            "FILENAME": filename or (LOOP_PATH if self.loop_policy else DEVICE_PATH),
             "ENGINE": self.engine,
             "IODEPTH": str(self.iodepth),
             "NUMJOBS": str(self.numjobs),
@@ -61,6 +66,8 @@ CASES: Mapping[str, Case] = {
     "bfq-serial": Case("bfq", rules="6.1", cgroup="/a", is_apart=True),
     "libaio": Case("none", engine="libaio", numjobs=1, iodepth=32),
     "null-engine": Case("none", engine="null", numjobs=1),
+    "loop-workqueue": Case("none", loop_policy="workqueue"),
+    "loop-nowait": Case("none", loop_policy="nowait_first"),
     "100-jobs": Case("none", numjobs=100),
 }
 
@@ -84,6 +91,8 @@ class Sample:
 
 def make_stack(case: Case) -> Stack:
     """Return the simulated machine of a case."""
+    if case.loop_policy:
+        return assemble(read_stack(str(LOOP_STACK), case.loop_policy), scheduler=case.scheduler, rules=case.rules)
     rules = find_rules(case.rules)
     if case.is_apart:
         rules.bfq_stable_merge = False
