@@ -8,7 +8,6 @@ print(render_text(scenario))
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -17,7 +16,7 @@ from blktwin.fio import jobfile
 from blktwin.fio.hist import LatencyStat
 from blktwin.fio.results import RunResult
 from blktwin.lab.interrupt import Interrupt
-from blktwin.lab.run import simulate
+from blktwin.lab.run import Progress, simulate
 from blktwin.lab.runtime import apply_runtime
 from blktwin.lab.stack_build import assemble
 from blktwin.lab.stack_file import StackSource

@@ -287,10 +287,10 @@ CASES = [
     ),
     (
         VARIANT + 'set = {"loop.loop1.policy" = "workqueue"}',
-        's.toml:7: variant[1].set.loop.loop1.policy: there is no [loop.loop1]; did you mean loop0?',
+        "s.toml:7: variant[1].set.loop.loop1.policy: there is no [loop.loop1]; did you mean loop0?",
     ),
     (VARIANT + 'set = {"lop.loop0.policy" = "workqueue"}', "s.toml:7: lop: no such key; did you mean loop?"),
-    (VARIANT + 'set = {"loop." = 3}', 's.toml:7: variant[1].set.loop.: is not a place'),
+    (VARIANT + 'set = {"loop." = 3}', "s.toml:7: variant[1].set.loop.: is not a place"),
     (VARIANT + 'set = {"loop.loop0.backing-file.x" = 3}', "is a value, and no table"),
     ("[x\n", "s.toml:1: not TOML: "),
 ]
@@ -332,3 +332,36 @@ def test_cgroups_of_another_file(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('cgroups = "c.toml"\n[cgroup."/d"]\n')
     with pytest.raises(ConfigError, match=r"s.toml:2: cgroup: the stack has cgroups = already"):
         load_stack(str(tmp_path / "s.toml"))
+
+
+VALUES = (
+    "1",
+    "-1",
+    "1.5",
+    "true",
+    '"x"',
+    '""',
+    "[]",
+    "{}",
+    "[[1]]",
+    "{a = 1}",
+    "1979-05-27",
+    "9" * 30,
+    '"\\u0000"',
+    "nan",
+)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_no_value_of_any_key_is_more_than_one_line_of_error(value: str) -> None:
+    lines = WHOLE.splitlines()
+    for at, line in enumerate(lines):
+        key, equals, _ = line.partition(" = ")
+        if not equals or "'''" in line:
+            continue
+        text = "\n".join([*lines[:at], f"{key} = {value}", *lines[at + 1 :]])
+        try:
+            parse_stack(text, "s.toml")
+        except ConfigError as error:
+            assert str(error).startswith("s.toml:")
+            assert "\n" not in str(error)
