@@ -213,7 +213,8 @@ def scenario(
     source = load_stack(file)
     made = Scenario(source, seeds=list(range(seed, seed + seeds)), names=list(variant), runtime=runtime)
     target = Target(output, [file]) if output else None
-    made.run()
+    with EtaLine("auto") as line:
+        made.run(progress=line.update if line.is_shown else None)
     text = "".join(render_json(made) if word == "json" else render_text(made) for word in formats)
     if target is None:
         emit(text)

@@ -99,23 +99,19 @@ class Scenario:
             if not outcome.said.jobs:
                 raise UsageError('has no job: job = "FILE.fio"', file=source.toml.file)
 
-    def run(self, interrupt: Interrupt | None = None, progress: Callable[[str, int, int], None] | None = None) -> None:
+    def run(self, interrupt: Interrupt | None = None, progress: Progress | None = None) -> None:
         """Run every variant with every seed; after Ctrl-C what has ended by then stays, marked partial."""
         if interrupt is None:
             with Interrupt() as own:
                 self.run(own, progress)
             return
-        done = 0
         for outcome in self.outcomes:
             for seed in self.seeds:
-                if progress is not None:
-                    progress(outcome.said.variant, done, len(self.outcomes) * len(self.seeds))
-                if not self.run_one(outcome, seed, interrupt):
+                if not self.run_one(outcome, seed, interrupt, progress):
                     self.is_partial = True
                     return
-                done += 1
 
-    def run_one(self, outcome: Outcome, seed: int, interrupt: Interrupt) -> bool:
+    def run_one(self, outcome: Outcome, seed: int, interrupt: Interrupt, progress: Progress | None) -> bool:
         """Run one variant with one seed; False when Ctrl-C has stopped it."""
         if outcome.stopped:
             return True
@@ -127,7 +123,12 @@ class Scenario:
         stages = Stages()
         try:
             result = simulate(
-                plan, assemble(said, seed=seed), allow_unbounded=False, interrupt=interrupt, stages=stages
+                plan,
+                assemble(said, seed=seed),
+                progress=progress,
+                allow_unbounded=False,
+                interrupt=interrupt,
+                stages=stages,
             )
         except LoopViolation as error:
             outcome.stopped = str(error)
