@@ -31,7 +31,7 @@ def with_costs(shape: Host, scale: float, user_io: int, sleep: int) -> Host:
         costs[name] = shape.costs[name] if fixed else round(shape.costs[name] * scale)
     costs["user_io"] = user_io
     costs["sleep"] = sleep
-    return Host(shape.name, shape.source, shape.cpus, shape.cache_cpus, shape.hz, costs)
+    return Host(shape.name, shape.source, shape.cpus, shape.cache_cpus, shape.hz, costs, shape.spec)
 
 
 def fit(kernel: str) -> tuple[float, int, int]:

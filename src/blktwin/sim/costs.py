@@ -42,6 +42,7 @@ COST_NAMES: Final = (
     "file_copy",
     "worker_new",
     "worker_wake",
+    "task_wake",
     "queue_share",
     "aio_prep",
     "irq_shared",
@@ -49,6 +50,8 @@ COST_NAMES: Final = (
 OPTIONAL: Final = COST_NAMES[COST_NAMES.index("loop") :]
 """Costs that only jobs on loop devices pay, or on queues that many CPUs share, and finer parts of others; 0 in a host
 that does not say them."""
+LATENCIES: Final = ("idle_exit", "worker_new", "worker_wake", "task_wake")
+"""Times that a CPU's speed does not change."""
 
 
 class Costs:
@@ -116,6 +119,8 @@ class Costs:
         """Until a new kernel worker runs."""
         self.worker_wake_ns: i64 = 0
         """From the wake-up of an unbound worker until it runs, on an idle CPU, beyond idle_exit."""
+        self.task_wake_ns: i64 = 0
+        """The same for other tasks, on hosts that place them (not sched = fifo with CPUs alike)."""
         self.queue_share_ns: i64 = 0
         """Contended lines of a hardware queue: per request, for each other CPU that made one of its last ones."""
 

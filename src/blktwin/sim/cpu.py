@@ -59,6 +59,13 @@ class Cpu(Event):
             tail.next_runnable = task
             self.tail = task
 
+    def requeue(self, task: Task) -> None:
+        """Put the task that runs now back: it yields to what is due, not to others."""
+        self.push(task, True)
+
+    def settle(self, now_ns: i64) -> None:
+        """Book what runs up to now, for who looks at the counters; here all is booked when it begins."""
+
     def goes_before_worker(self, task: Task) -> bool:
         """Say whether task, woken while another task was in user space or could still be preempted, ran before that one
         queued the work which the worker at the head waits for (code runs ahead, so it is queued already)."""
@@ -138,10 +145,12 @@ class Cpu(Event):
         # Not optional from here on: each use as one would be a check.
         task: Task = found
         machine.local_ns = start
+        if machine.is_uneven:
+            machine.use_costs_of(self.index)
         if self.free_at_ns < start:
             # Woken from another CPU: this one has been idle.
             self.last = None
-            machine.local_ns += machine.costs.idle_exit_ns
+            machine.local_ns += machine.exit_idle_ns(self, start)
         if task is not self.last:
             self.last = task
             machine.charge_switch(task)
@@ -156,6 +165,8 @@ class Cpu(Event):
         end = machine.local_ns
         if not task.is_queued:
             end += machine.costs.sleep_ns
+        if machine.is_uneven:
+            machine.use_plain_costs()
         task.stime_ns += end - start - (task.utime_ns - utime_ns)
         self.busy_ns += end - start
         self.free_at_ns = end

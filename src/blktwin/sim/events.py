@@ -243,6 +243,16 @@ class EventQueue:
             return self.heap[0].time_ns
         return self.lane[self.lane_first].time_ns if self.nr_lane > 0 else -1
 
+    def is_due(self, time_ns: i64) -> bool:
+        """Say whether an event is queued for before time_ns; the hole stays open."""
+        if self.nr_lane > 0 and self.lane[self.lane_first].time_ns < time_ns:
+            return True
+        nr = self.nr_heap
+        if not self.has_hole:
+            return nr > 0 and self.heap[0].time_ns < time_ns
+        # Below the hole its two children are the first.
+        return (nr > 1 and self.heap[1].time_ns < time_ns) or (nr > 2 and self.heap[2].time_ns < time_ns)
+
     def run(self, until_ns: i64, max_events: i64) -> i64:
         """Fire events up to until_ns, at most max_events; return how many fired."""
         fired: i64 = 0

@@ -5,87 +5,45 @@ local_ns is the clock of whoever runs now; it starts at the event's time and mov
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from blktwin.block.cgroup import CgroupTree
+from blktwin.block.cgroup import Cgroup, CgroupTree
 from blktwin.block.machine import BlockingWork, Machine, Task, Timer, Work, WorkQueue
 from blktwin.block.tracepoint import Tracepoints
 from blktwin.sim.costs import Costs
 from blktwin.sim.cpu import Cpu, IdleTask, SimWork, Worker
-from blktwin.sim.events import Event, EventQueue
+from blktwin.sim.events import EventQueue
+from blktwin.sim.fair import FairCpu
+from blktwin.sim.fair_queue import CpuGroup, FairParams
 from blktwin.sim.faults import Faults
-from blktwin.sim.workqueue import WQ_DFL_ACTIVE, PoolWork, WorkerPool
+from blktwin.sim.hog import Hog
+from blktwin.sim.irq import SimTimer, Softirq, TaskStart
+from blktwin.sim.placement import Placement
+from blktwin.sim.topology import FULL, CpuSpec
+from blktwin.sim.workqueue import PoolWorker, WorkerPools
+
+if TYPE_CHECKING:
+    from blktwin.sim.trace import CostTrace
 
 KTHREAD_PID: Final = 100
 
 
-class SimTimer(Event):
-    """A timer's place in the event queue, made once; moving the deadline later costs nothing."""
-
-    def __init__(self, machine: SimMachine, timer: Timer, cpu: int) -> None:
-        super().__init__()
-        self.machine: SimMachine = machine
-        self.timer: Timer = timer
-        self.cpu: int = cpu
-        self.expires_ns: i64 = -1
-        self.arm_serial: i64 = 0
-        """Its place among timers of the same time: arming order, however often the entry was moved."""
-
-    def fire(self) -> None:
-        """Fire the timer, or wait on when its time was moved or it was cancelled."""
-        machine = self.machine
-        expires_ns = self.expires_ns
-        if expires_ns < 0:
-            return
-        if expires_ns > machine.events.now_ns:
-            machine.events.at_serial(self, expires_ns, self.arm_serial)
-            return
-        self.expires_ns = -1
-        machine.enter_irq(self.cpu, machine.costs.timer_ns)
-        self.timer.fire()
-        machine.leave_irq()
-
-
-class TaskStart(Event):
-    """A task's first waking, at a time to come."""
-
-    def __init__(self, machine: SimMachine, task: Task, cpu: int) -> None:
-        super().__init__()
-        self.machine: SimMachine = machine
-        self.task: Task = task
-        self.cpu: int = cpu
-
-    def fire(self) -> None:
-        """Make the task runnable."""
-        machine = self.machine
-        machine.start_task(self.task, self.cpu, machine.events.now_ns)
-
-
-class Softirq(Event):
-    """One raised softirq on its way to a CPU."""
-
-    def __init__(self, machine: SimMachine, work: Work, cpu: int) -> None:
-        super().__init__()
-        self.machine: SimMachine = machine
-        self.work: Work = work
-        self.cpu: int = cpu
-
-    def fire(self) -> None:
-        """Run the softirq."""
-        machine = self.machine
-        self.work.is_pending = False
-        machine.enter_irq(self.cpu, machine.costs.softirq_ns)
-        self.work.run()
-        machine.leave_irq()
-
-
 class SimMachine(Machine):
-    """nr_cpus equal CPUs, one cost table, one event queue, one seeded source of faults."""
+    """CPUs (spec says what kind; None: alike, tasks in order), costs, one event queue, one seeded source of faults."""
 
-    def __init__(self, trace: Tracepoints, *, nr_cpus: int, hz: int, costs: Costs, faults: Faults) -> None:
+    def __init__(
+        self,
+        trace: Tracepoints,
+        *,
+        nr_cpus: int,
+        hz: int,
+        costs: Costs,
+        faults: Faults,
+        spec: CpuSpec | None = None,
+    ) -> None:
         self.cgroups: CgroupTree = CgroupTree()
         idle_tasks = [IdleTask(0, "swapper", self.cgroups.root) for _ in range(nr_cpus)]
         super().__init__(idle_tasks[0], trace, hz, nr_cpus)
@@ -97,17 +55,67 @@ class SimMachine(Machine):
         self.submit_atomic_ns += costs.bfq_ns
         self.local_ns: i64 = 0
         self.irq_start_ns: i64 = 0
+        self.spec: CpuSpec = CpuSpec() if spec is None else spec
+        self.is_fair: bool = self.spec.sched != "fifo"
+        self.params: FairParams = FairParams(self.spec, nr_cpus)
         cpus: list[Cpu] = []
         for index in range(nr_cpus):
             idle_tasks[index].cpu = index
             cpu = Cpu(self, index, idle_tasks[index])
-            cpu.worker = Worker(self, index, KTHREAD_PID + index)
+            if self.is_fair:
+                cpu = FairCpu(self, index, idle_tasks[index], self.params)
+            worker = Worker(self, index, KTHREAD_PID + index)
+            worker.nice = -20
+            worker.cpus_allowed = [index]
+            cpu.worker = worker
             cpus.append(cpu)
         self.cpus: vec[Cpu] = vec[Cpu](cpus)
         self.irq_cpu: Cpu = self.cpus[0]
-        self.pool: WorkerPool = WorkerPool(self, 0)
+        if self.spec.capacity:
+            self.cpu_capacity = list(self.spec.capacity)
+        self.plain_costs: Costs = costs
+        """Those of a CPU of full speed, in force while none runs."""
+        self.cost_trace: CostTrace | None = None
+        speeds = [self.spec.speed(cpu) for cpu in range(nr_cpus)]
+        self.is_uneven: bool = min(speeds) < FULL
+        """Some CPU is slower than the costs say."""
+        self.cost_tables: list[Costs] = [costs.scaled(speed) for speed in speeds] if self.is_uneven else []
+        self.speeds: list[int] = speeds
+        self.places_tasks: bool = not self.spec.is_plain()
+        self.placement: Placement = Placement(self, self.spec)
+        self.has_pelt: bool = self.is_fair and (self.spec.eas or self.placement.is_asymmetric)
+        self.deep_idle_ns: i64 = self.spec.deep_idle_ns
+        self.cpu_groups: dict[Cgroup, CpuGroup] = {}
+        self.pools: WorkerPools = WorkerPools(self, self.spec)
 
     # -- charges
+
+    def use_costs_of(self, cpu_index: int) -> None:
+        """Charge what a CPU's speed makes of the costs, until use_plain_costs()."""
+        table = self.cost_tables[cpu_index]
+        self.costs = table
+        trace = self.cost_trace
+        if trace is not None:
+            trace.costs = table
+
+    def use_plain_costs(self) -> None:
+        """Charge for a CPU of full speed."""
+        self.costs = self.plain_costs
+        trace = self.cost_trace
+        if trace is not None:
+            trace.costs = self.costs
+
+    def charge_work(self, ns: i64) -> None:
+        """Spend CPU time of whoever runs now: ns on a CPU of full speed."""
+        if self.is_uneven:
+            ns = ns * FULL // self.speeds[self.current.cpu]
+        self.local_ns += ns
+
+    def exit_idle_ns(self, cpu: Cpu, at_ns: i64) -> i64:
+        """Return how long cpu, idle since its last stretch, takes to run again."""
+        if self.deep_idle_ns > 0 and at_ns - cpu.free_at_ns >= self.spec.deep_after_ns:
+            return self.costs.idle_exit_ns + self.deep_idle_ns
+        return self.costs.idle_exit_ns
 
     def charge(self, ns: i64) -> None:
         """Spend CPU time of whoever runs now."""
@@ -126,10 +134,13 @@ class SimMachine(Machine):
             start = cpu.irq_free_at_ns
         self.irq_cpu = cpu
         self.irq_start_ns = start
+        if self.is_uneven:
+            self.use_costs_of(cpu_index)
+            cost_ns = cost_ns * FULL // self.speeds[cpu_index]
         self.local_ns = start + cost_ns
         # A softirq that its interrupt raised begins where that ended: the CPU has not gone idle between.
         if cpu.free_at_ns < start and cpu.nr_runnable == 0:
-            self.local_ns += self.costs.idle_exit_ns
+            self.local_ns += self.exit_idle_ns(cpu, start)
             cpu.last = None
         cpu.is_running = True
         self.current = cpu.idle_task
@@ -146,6 +157,8 @@ class SimMachine(Machine):
         else:
             cpu.free_at_ns = end
         cpu.is_running = False
+        if self.is_uneven:
+            self.use_plain_costs()
         cpu.look_again()
 
     # -- the seam
@@ -238,31 +251,25 @@ class SimMachine(Machine):
 
     def alloc_workqueue(self, name: str, max_active: int) -> WorkQueue:
         """Return a new unbound workqueue; all of them share one pool."""
-        return WorkQueue(name, max_active or WQ_DFL_ACTIVE)
+        return WorkQueue(name, max_active or self.spec.worker_max_active)
 
     def queue_on(self, wq: WorkQueue, work: BlockingWork) -> bool:
         """Give work to the pool, unless it is pending."""
         if work.is_pending:
             return False
         work.is_pending = True
-        slot = work.slot
-        if slot is None:
-            item = PoolWork(work, wq)
-            work.slot = item
-        else:
-            assert isinstance(slot, PoolWork)
-            item = slot
         self.charge(self.costs.queue_work_ns)
-        self.pool.queue(item)
+        self.pools.queue(wq, work, self.current.cpu)
         return True
 
     def cond_resched(self, task: Task) -> bool:
         """Say whether task must return from its step, to go on when its CPU has caught up: something is due before."""
-        events = self.events
-        if events.size == 0 or events.next_time_ns() >= self.local_ns:
+        cpu = self.cpus[task.cpu]
+        # On a fair CPU who waits here may have the better right to it by now.
+        if not self.events.is_due(self.local_ns) and (cpu.nr_runnable == 0 or not self.is_fair):
             return False
         task.runnable_at_ns = self.local_ns
-        self.cpus[task.cpu].push(task, True)
+        cpu.requeue(task)
         return True
 
     def raise_softirq(self, work: Work, cpu: int) -> None:
@@ -292,6 +299,9 @@ class SimMachine(Machine):
         """
         if task.is_queued:
             return
+        if self.places_tasks:
+            self.place(task, self.costs.task_wake_ns, 0)
+            return
         cpu = self.cpus[task.cpu]
         if cpu.is_running and cpu.nr_runnable == 0 and self.has_room(cpu):
             # An interrupt on its own CPU, which looks for work when that ends.
@@ -307,6 +317,20 @@ class SimMachine(Machine):
                         cpu = other
                         break
         self.make_runnable(task, cpu, False)
+
+    def place(self, task: Task, delay_ns: i64, from_ns: i64) -> None:
+        """Make task runnable where the placement says, from from_ns on.
+
+        delay_ns: until it runs on an idle CPU, beyond idle_exit.
+        """
+        cpu = self.placement.choose(task)
+        if not self.has_room(cpu):
+            delay_ns = 0
+        self.charge(self.costs.wake_ns)
+        task.runnable_at_ns = max(self.local_ns, from_ns) + delay_ns
+        cpu.push(task, False)
+        if not cpu.is_running:
+            cpu.look_at(task.runnable_at_ns)
 
     def has_room(self, cpu: Cpu) -> bool:
         """Say whether cpu runs nothing, or nothing but the interrupt that is running now."""
@@ -336,6 +360,32 @@ class SimMachine(Machine):
         task.runnable_at_ns = self.local_ns
         cpu.push(task, False)
         cpu.look_at(self.local_ns)
+
+    def start_hog(self, hog: Hog, at_ns: i64) -> None:
+        """Let a hog run from at_ns on, on the CPU it may use that has the fewest hogs."""
+        assert self.is_fair, "a hog needs a host with sched cfs or eevdf"
+        self.start_task(hog, self.placement.home_of_hog(hog), at_ns)
+
+    def cpu_group_of(self, task: Task) -> CpuGroup | None:
+        """Return the nearest cgroup above task that has a CPU weight; kernel threads belong to the root."""
+        if not self.cpu_groups or isinstance(task, (PoolWorker, Worker)):
+            return None
+        cgroup: Cgroup | None = task.cgroup
+        while cgroup is not None:
+            group = self.cpu_groups.get(cgroup)
+            if group is not None:
+                return group
+            cgroup = cgroup.parent
+        return None
+
+    def set_cpu_weight(self, cgroup: Cgroup, weight: int) -> None:
+        """Write a cgroup's cpu.weight (1..10000), before its tasks first run; it counts with sched cfs or eevdf."""
+        self.cpu_groups[cgroup] = CpuGroup(weight, self.nr_cpus, self.params)
+
+    def settle(self, end_ns: i64) -> None:
+        """Book what runs up to end_ns, the end of the run, so that CPU times can be read."""
+        for cpu in self.cpus:
+            cpu.settle(end_ns)
 
     def run(self, until_ns: i64, max_events: i64) -> i64:
         """Fire events up to until_ns, at most max_events; return how many fired."""

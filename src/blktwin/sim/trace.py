@@ -33,6 +33,7 @@ class CostTrace(Tracepoints):
     def bind(self, machine: SimMachine) -> None:
         """Take the machine whose clock moves."""
         self.machine = machine
+        machine.cost_trace = self
 
     def user_io(self, task: Task) -> None:
         """Charge fio's own work for one I/O, as user time."""
