@@ -18,6 +18,9 @@ runtime = "5ms"
 [env]
 DEV = "/dev/loop0"
 [device."/dev/nvme0n1"]
+queues = 1
+depth = 64
+scheduler = "none"
 [file."/f"]
 size = "64m"
 [loop.loop0]

@@ -20,11 +20,13 @@ from blktwin.lab.cgroup_run import CgroupControl
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.stack import Stack, make_elevator, set_tunable
 from blktwin.lab.world_disks import DeviceDisk, Disk, spec_of_name
+from blktwin.lab.world_hogs import start_hogs
 from blktwin.lab.world_loops import Loops
 from blktwin.sim.devices.build import build_device, default_scheduler
 from blktwin.sim.devices.spec import DeviceSpec, parse_device
 from blktwin.sim.faults import Faults
 from blktwin.sim.hints import near
+from blktwin.sim.hog import Hog
 from blktwin.sim.machine import SimMachine
 from blktwin.sim.trace import CostTrace
 from blktwin.units import GIB
@@ -54,12 +56,17 @@ class World:
         """Devices with files of jobs on them."""
         costs = stack.host.cost_table()
         self.trace = CostTrace(costs) if trace is None else trace
+        nr_cpus = stack.cpus or stack.host.cpus
+        key, problem = stack.host.spec.problem(nr_cpus)
+        if problem:
+            raise UsageError(f"the host {stack.host.name} does not fit: {key}: {problem}", key="--cpus")
         self.machine = SimMachine(
             self.trace,
-            nr_cpus=stack.cpus or stack.host.cpus,
+            nr_cpus=nr_cpus,
             hz=stack.host.hz,
             costs=costs,
             faults=Faults(stack.seed, stack.faults),
+            spec=stack.host.spec,
         )
         if not stack.cpus:
             self.machine.cpus_per_cache = stack.host.cache_cpus
@@ -74,6 +81,7 @@ class World:
                 raise UsageError("given twice", key=f"--device {spec.path}")
             self.add_disk(spec)
         self.loops = Loops(self)
+        self.hogs: list[Hog] = []
 
     def build_threads(self, watcher: ThreadWatcher) -> None:
         """Make every thread of the plan."""
@@ -85,8 +93,10 @@ class World:
             cgroup = self.cgroups.cgroup_of(spec)
             thread = make_thread(self.machine, spec, pattern, cgroup, watcher, number)
             thread.cpu = (number - 1) % self.machine.nr_cpus
+            thread.nice = spec.nice
             self.threads.append(thread)
         self.cgroups.begin(self.threads)
+        self.hogs = start_hogs(self.machine, self.stack.hogs)
         for path, text in self.stack.tunables:
             self.tune(path, text)
 
