@@ -92,6 +92,7 @@ class IoThread(Task):
         self.number: int = number
         self.stat: ThreadStat = ThreadStat(spec)
         self.ioprio = effective(spec.io_priority(), spec.nice)
+        self.nice = spec.nice
         self.phase: i64 = PHASE_START
         self.timer: WakeTimer = WakeTimer(self)
         self.sleep_until_ns: i64 = 0

@@ -54,10 +54,35 @@ LATENCIES: Final = ("idle_exit", "worker_new", "worker_wake", "task_wake")
 """Times that a CPU's speed does not change."""
 
 
-class Costs:
+class OptionalCosts:
+    """Those that most hosts do not say."""
+
+    def __init__(self) -> None:
+        self.loop_ns: i64 = 0
+        """The loop driver's own work per request: command, kiocb, list of pages, end."""
+        self.loop_lock_ns: i64 = 0
+        """One handover of the lock over its lists, when submitter and worker share it."""
+        self.file_op_ns: i64 = 0
+        """File system and direct-I/O layer of the backing file, per operation, up to its bio."""
+        self.file_done_ns: i64 = 0
+        """The file system's end of an operation."""
+        self.file_copy_ns: i64 = 0
+        """One page copied between the backing file's page cache and a request."""
+        self.worker_new_ns: i64 = 0
+        """Until a new kernel worker runs."""
+        self.worker_wake_ns: i64 = 0
+        """From the wake-up of an unbound worker until it runs, on an idle CPU, beyond idle_exit."""
+        self.task_wake_ns: i64 = 0
+        """The same for other tasks, on hosts that place them (not sched = fifo with CPUs alike)."""
+        self.queue_share_ns: i64 = 0
+        """Contended lines of a hardware queue: per request, for each other CPU that made one of its last ones."""
+
+
+class Costs(OptionalCosts):
     """One CPU's costs in ns; every field is a name of COST_NAMES followed by _ns."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.user_io_ns: i64 = 0
         """fio's own work between two I/Os, in user space."""
         self.sys_enter_ns: i64 = 0
@@ -105,24 +130,6 @@ class Costs:
         self.cgroup_level_ns: i64 = 0
         """Added to a switch per level of the task's cgroup below the root."""
         self.timer_ns: i64 = 0
-        self.loop_ns: i64 = 0
-        """The loop driver's own work per request: command, kiocb, list of pages, end."""
-        self.loop_lock_ns: i64 = 0
-        """One handover of the lock over its lists, when submitter and worker share it."""
-        self.file_op_ns: i64 = 0
-        """File system and direct-I/O layer of the backing file, per operation, up to its bio."""
-        self.file_done_ns: i64 = 0
-        """The file system's end of an operation."""
-        self.file_copy_ns: i64 = 0
-        """One page copied between the backing file's page cache and a request."""
-        self.worker_new_ns: i64 = 0
-        """Until a new kernel worker runs."""
-        self.worker_wake_ns: i64 = 0
-        """From the wake-up of an unbound worker until it runs, on an idle CPU, beyond idle_exit."""
-        self.task_wake_ns: i64 = 0
-        """The same for other tasks, on hosts that place them (not sched = fifo with CPUs alike)."""
-        self.queue_share_ns: i64 = 0
-        """Contended lines of a hardware queue: per request, for each other CPU that made one of its last ones."""
 
     def as_dict(self) -> dict[str, int]:
         """Return all costs by name, without the unit."""

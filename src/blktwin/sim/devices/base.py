@@ -40,6 +40,7 @@ class SimDevice(Device):
         self.queue_depth: i64 = queue_depth
         self.slots: vec[Slot] = vec[Slot]([Slot(self) for _ in range(nr_queues * queue_depth)])
         self.in_device: i64 = 0
+        self.irq_turn: int = 0
         self.has_irq_hop: bool = True
         """Completions go through blk-mq's choice of CPU; False: ended where the interrupt comes (null_blk's timer)."""
         self.store: Image | None = None
@@ -69,9 +70,15 @@ class SimDevice(Device):
         return BLK_STS_OK
 
     def irq_cpu(self, rq: Request) -> int:
-        """Return the CPU that gets the interrupt: the queue's own."""
+        """Return the CPU that gets the interrupt: the queue's own, or one of the host's irq_cpus in turn."""
         cpus = rq.hctx.cpus
-        return self.machine.current.cpu if len(cpus) != 1 else cpus[0]
+        if len(cpus) == 1:
+            return cpus[0]
+        given = self.machine.spec.irq_cpus
+        if not given:
+            return self.machine.current.cpu
+        self.irq_turn = (self.irq_turn + 1) % len(given)
+        return given[self.irq_turn]
 
     def done_at_ns(self, rq: Request, now_ns: i64) -> i64:
         """Return when rq, which arrives now, is done."""
