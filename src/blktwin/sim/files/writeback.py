@@ -236,7 +236,9 @@ class PageWriter:
         file = self.file
         machine = file.machine
         if self.phase == LOCKED:
-            if not file.needs_allocation(self.run_first, self.run_last):
+            # Who waits for the lock may have been given it: only by taking it can it be released.
+            is_waiting = self.waiter.has_lock or self.waiter.is_queued
+            if not is_waiting and not file.needs_allocation(self.run_first, self.run_last):
                 self.phase = BIOS
                 return True
             if not file.map_lock.acquire(self.waiter, task, True):
