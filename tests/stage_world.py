@@ -29,9 +29,11 @@ def rules_in_order() -> Rules:
 class StageWorld:
     """One queue over a device that the test moves; at(ns) sets the clock of whoever runs next."""
 
-    def __init__(self, elevator: Elevator | None = None, limits: QueueLimits | None = None) -> None:
+    def __init__(
+        self, elevator: Elevator | None = None, limits: QueueLimits | None = None, trace: StageTrace | None = None
+    ) -> None:
         costs = Costs()
-        self.trace = StageTrace(costs)
+        self.trace = trace or StageTrace(costs)
         self.machine = SimMachine(self.trace, nr_cpus=2, hz=250, costs=costs, faults=Faults(1, {}))
         self.trace.bind(self.machine)
         self.device = HandDevice()

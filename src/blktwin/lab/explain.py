@@ -1,6 +1,6 @@
-"""`--explain bfq`: a decision log on every device that runs BFQ, and what it says.
+"""`--explain bfq`: a decision log on every device that runs BFQ, and what it says; `--explain loop`: loop devices.
 
-explain = Explain("bfq")
+explain = Explain("bfq")            # or "loop", or "bfq,loop"
 simulate(plan, stack, explain=explain)
 print("\\n".join(summary(explain)))
 """
@@ -11,6 +11,7 @@ from blktwin.block.bfq.scheduler import Bfq
 from blktwin.errors import UsageError
 from blktwin.fio.engine_helper import HELPER_PIDS
 from blktwin.fio.job import IoThread
+from blktwin.lab import explain_loop, explain_loop_text, explain_loop_words
 from blktwin.lab.explain_log import DecisionLog
 from blktwin.lab.explain_text import document, render
 from blktwin.lab.explain_words import summarize
@@ -18,22 +19,37 @@ from blktwin.lab.world import World
 from blktwin.sim.hints import near
 
 KEY = "--explain"
-SCHEDULERS = ("bfq",)
+WHAT = ("bfq", "loop")
+Json = dict[str, object]
 
 
 class Explain:
-    """Explains one run; name is what --explain says."""
+    """Explains one run; name is what --explain says: one of WHAT, or several with commas."""
 
     def __init__(self, name: str) -> None:
-        if name not in SCHEDULERS:
-            hint = near(name, SCHEDULERS) or f"; there is {', '.join(SCHEDULERS)}"
-            raise UsageError(f"nothing explains '{name}'{hint}", key=KEY)
+        names = [word.strip() for word in name.split(",")]
+        for word in names:
+            if word not in WHAT:
+                hint = near(word, WHAT) or f"; there is {', '.join(WHAT)}"
+                raise UsageError(f"nothing explains '{word}'{hint}", key=KEY)
+        self.explains_bfq = "bfq" in names
         self.logs: list[DecisionLog] = []
-        self.needs_stages = False
-        """The run must keep the stages of its I/Os."""
+        self.loop = explain_loop.LoopExplain() if "loop" in names else None
+
+    @property
+    def needs_stages(self) -> bool:
+        """The run must keep the stages of its I/Os, and watch loop drivers."""
+        return self.loop is not None
 
     def install(self, world: World) -> None:
-        """Log every device that runs BFQ, before anything has run; UsageError when none does."""
+        """Log BFQ's devices and watch loop devices, before anything has run; UsageError when there is none."""
+        if self.explains_bfq:
+            self.install_bfq(world)
+        if self.loop is not None:
+            self.loop.install(world)
+
+    def install_bfq(self, world: World) -> None:
+        """Log every device that runs BFQ."""
         names = job_names(world.threads)
         for path, disk in world.disks.items():
             elevator = disk.q.elevator
@@ -49,19 +65,38 @@ class Explain:
         """Close the books at the end of the run."""
         for log in self.logs:
             log.finish(end_ns)
+        if self.loop is not None:
+            self.loop.finish(end_ns)
 
-    def document(self) -> dict[str, object]:
-        """Return all of it for JSON, by device."""
-        return {log.path: document(log, summarize(log)) for log in self.logs}
+    def document(self) -> Json:
+        """Return all of it for JSON, by device; of a loop device under "loop", and the CPU time of the run."""
+        devices: dict[str, Json] = {log.path: document(log, summarize(log)) for log in self.logs}
+        out: Json = dict(devices)
+        if self.loop is not None:
+            for one in self.loop.loops:
+                told = explain_loop.document(one, explain_loop_words.summarize(one, self.loop.cpu))
+                out[one.path] = {**devices.get(one.path, {}), "loop": told}
+            out["cpu"] = explain_loop.cpu_document(self.loop.cpu)
+        return out
 
     def text(self) -> str:
         """Return all of it to be read."""
-        return "".join(render(log, summarize(log)) for log in self.logs)
+        text = "".join(render(log, summarize(log)) for log in self.logs)
+        if self.loop is not None:
+            cpu = self.loop.cpu
+            for one in self.loop.loops:
+                text += explain_loop_text.render(one, explain_loop_words.summarize(one, cpu))
+            text += explain_loop_text.cpu_text(cpu)
+        return text
 
 
 def summary(explain: Explain) -> list[str]:
     """Return what happened in words, the devices one after the other; after the run."""
-    return [line for log in explain.logs for line in summarize(log)]
+    lines = [line for log in explain.logs for line in summarize(log)]
+    if explain.loop is not None:
+        for one in explain.loop.loops:
+            lines += explain_loop_words.summarize(one, explain.loop.cpu)
+    return lines
 
 
 def job_names(threads: list[IoThread]) -> dict[int, str]:

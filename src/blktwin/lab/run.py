@@ -59,10 +59,11 @@ def simulate(
                 stages=stages,
             )
     watch = stages
-    if watch is None and explain is not None and explain.needs_stages:
+    explains_loops = explain is not None and explain.needs_stages
+    if watch is None and explains_loops:
         watch = Stages()
     if watch is not None:
-        trace = watch.make_trace(stack.host.cost_table())
+        trace = watch.make_trace(stack.host.cost_table(), explains_loops)
     world, schedule = prepare(plan, stack, trace, interrupt)
     if not allow_unbounded:
         check_bounds(world)

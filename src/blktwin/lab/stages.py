@@ -26,6 +26,7 @@ from blktwin.sim.stage_device import (
     STAGE_NAMES,
     DeviceStages,
 )
+from blktwin.sim.stage_watch import WatchTrace
 from blktwin.sim.stages import StageTrace
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
@@ -42,9 +43,9 @@ class Stages:
     def __init__(self) -> None:
         self.trace: StageTrace | None = None
 
-    def make_trace(self, costs: Costs) -> StageTrace:
-        """Return the trace that keeps them, for the machine."""
-        self.trace = StageTrace(costs)
+    def make_trace(self, costs: Costs, watches_loops: bool = False) -> StageTrace:
+        """Return the trace that keeps them, for the machine; it may keep more of loop devices (--explain loop)."""
+        self.trace = WatchTrace(costs) if watches_loops else StageTrace(costs)
         return self.trace
 
     def finish(self) -> None:

@@ -171,6 +171,8 @@ class Cpu(Event):
         self.busy_ns += end - start
         self.free_at_ns = end
         task.ran_until_ns = end
+        if machine.watches_tasks:
+            machine.trace.task_ran(task, start, end)
         if self.nr_runnable > 0:
             self.look_again()
 

@@ -231,6 +231,8 @@ class FairCpu(Cpu):
         if ns <= 0:
             return
         hog.utime_ns += ns
+        if self.machine.watches_tasks:
+            self.machine.trace.task_ran(hog, now_ns - ns, now_ns)
         self.busy_ns += ns
         self.booked_busy_ns = self.busy_ns
         self.book(entity_of(hog), ns)
@@ -379,6 +381,8 @@ class FairCpu(Cpu):
         self.busy_ns += end_ns - start_ns
         self.free_at_ns = end_ns
         task.ran_until_ns = end_ns
+        if machine.watches_tasks:
+            machine.trace.task_ran(task, start_ns, end_ns)
         self.book(se, end_ns - start_ns)
         if machine.has_pelt:
             machine.placement.ran(self, se, start_ns, end_ns)

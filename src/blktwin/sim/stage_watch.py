@@ -30,6 +30,9 @@ class WatchTrace(StageTrace):
         self.activations: dict[int, Activation] = {}
         """Of each kernel worker, by pid."""
         self.stretches: list[Stretches | None] = []
+        """Of each CPU."""
+        self.tasks: dict[int, Task] = {}
+        """All that have run, by pid."""
 
     def bind(self, machine: SimMachine) -> None:
         """Take the machine, and hear of every stretch of a task on a CPU."""
@@ -150,6 +153,7 @@ class WatchTrace(StageTrace):
     def task_ran(self, task: Task, from_ns: i64, until_ns: i64) -> None:
         """Remember a stretch."""
         super().task_ran(task, from_ns, until_ns)
+        self.tasks[task.pid] = task
         stretches = self.stretches[task.cpu]
         if stretches is None:
             stretches = Stretches(task)
