@@ -58,18 +58,26 @@ def test_requests_of_another_device(per_queue: bool) -> None:
 
 
 def test_requests_past_a_scheduler() -> None:
-    """Case (c): with an elevator, what a task has plugged on another CPU is taken before the elevator has seen it."""
+    """Case (c): a plug of a device with an elevator; without a plug all is well."""
     world = LoopWorld("rfc_exact", elevator=Deadline())
+    assert world.go(world.read(0)) == [BLK_STS_OK]
+    with pytest.raises(LoopViolation, match="scheduler bypassed, driver tag missing: loop0"):
+        world.go(world.read(0), world.read(16), plugged=True)
+
+
+def test_safe_with_a_scheduler() -> None:
+    """The safe form leaves what the elevator has not seen alone."""
+    world = LoopWorld("rfc_safe", elevator=Deadline())
     task = world.submit(cpu=0)
     world.run(SECOND)
-    machine = world.machine
-    machine.current = task
     start_plug(task, task.own_plug)
     for cpu in (0, 1):
         task.cpu = cpu
         world.submit_as(task, world.read(cpu * 16))
-    with pytest.raises(LoopViolation, match="scheduler bypassed, driver tag missing"):
-        world.finish_plug_of(task)
+    world.finish_plug_of(task)
+    world.run(2 * SECOND)
+    assert [row.act for row in world.trace.rows if row.act in "ID"] == ["I", "D", "I", "D"]
+    world.check_quiet()
 
 
 def test_sleeping_in_queue_rq() -> None:

@@ -94,7 +94,16 @@ def execute_or_queue(driver: LoopDriver, cmd: LoopCommand, task: Task) -> None:
 
 
 def dispatch_exact(driver: LoopDriver, cmd: LoopCommand, task: Task, plug: Plug) -> None:
-    """Execute everything on the plug as a read of this device."""
+    """Execute everything on the plug as a read of this device.
+
+    With a scheduler most plugs are inserted before anything is dispatched, and the list is empty by luck only: what
+    it may hold has no driver tag. So that ends the run at once.
+    """
+    if cmd.rq.rq_flags & RQF_USE_SCHED:
+        raise LoopViolation(
+            f"scheduler bypassed, driver tag missing: {driver.name} has a scheduler, and rfc_exact executes what a "
+            f"plug holds, which no scheduler has seen (at sector {cmd.rq.sector})"
+        )
     cgroup = cmd.rq.cgroup
     if cgroup is not None and cgroup.parent is not None:
         # Taken for the first command and never given back.
@@ -122,8 +131,6 @@ def diagnose(driver: LoopDriver, first: Request, rq: Request) -> None:
         raise LoopViolation(f"write issued as read: {where}, and reads into what was to be written")
     if rq.op != REQ_OP_READ:
         raise LoopViolation(f"request without data issued as read: {where}")
-    if rq.rq_flags & RQF_USE_SCHED:
-        raise LoopViolation(f"scheduler bypassed, driver tag missing: {where}, before the scheduler has seen it")
     if rq.state == MQ_RQ_IDLE and not driver.compat.rfc_unstarted_ok:
         raise LoopViolation(f"request issued but never started: {where}, and it ends while it is idle")
 
