@@ -63,6 +63,10 @@ class Cpu(Event):
         """Put the task that runs now back: it yields to what is due, not to others."""
         self.push(task, True)
 
+    def has_to_choose(self, now_ns: i64) -> bool:
+        """Say whether the CPU may have to go to another task than the one that runs."""
+        return False
+
     def settle(self, now_ns: i64) -> None:
         """Book what runs up to now, for who looks at the counters; here all is booked when it begins."""
 

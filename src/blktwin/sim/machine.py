@@ -265,8 +265,7 @@ class SimMachine(Machine):
     def cond_resched(self, task: Task) -> bool:
         """Say whether task must return from its step, to go on when its CPU has caught up: something is due before."""
         cpu = self.cpus[task.cpu]
-        # On a fair CPU who waits here may have the better right to it by now.
-        if not self.events.is_due(self.local_ns) and (cpu.nr_runnable == 0 or not self.is_fair):
+        if not self.events.is_due(self.local_ns) and not cpu.has_to_choose(self.local_ns):
             return False
         task.runnable_at_ns = self.local_ns
         cpu.requeue(task)
