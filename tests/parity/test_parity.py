@@ -33,6 +33,7 @@ COMMANDS: dict[str, list[str]] = {
     "jobs": ["tests/job_mix.py"],
     "goldens": ["tests/golden_runs.py"],
     "bfq": ["tests/bfq_runs.py"],
+    "stages": ["tests/stage_runs.py"],
 }
 """Arguments of python, run below the repository's root; each must print something and exit 0."""
 

@@ -134,6 +134,8 @@ class PoolWorker(Task):
         waited_ns = machine.local_ns - self.runnable_at_ns
         if waited_ns > 0:
             self.wait_ns += waited_ns
+        # What it slept for inside an item has woken it, not the pool.
+        pool.count(self, True)
         if not self.is_managing:
             self.work()
         if not self.is_queued:
