@@ -162,6 +162,9 @@ def end_write(op: FileOp, task: Task) -> i64:
         if not op.writer.advance(task):
             return SLEEP
         cache.drop_clean(first, last)
+        errno = op.writer.error if op.writer.error != 0 else file.wb_error
+        if errno != 0:
+            return op.fail(errno)
     if op.pos == call.pos and op.error != 0:
         return op.fail(op.error)
     return op.done(op.pos - call.pos)

@@ -151,6 +151,13 @@ def prepare(op: FileOp, task: Task) -> i64:
                 return answer
         call.step = MAP
     if call.step == MAP:
+        if call.op & 1 == 1 and file.must_copy(call.pos, op.end):
+            # It was not so before others have allocated here.
+            op.unlock()
+            op.is_direct = False
+            op.is_synced = True
+            call.step = START
+            return file.advance_other(op, task)
         answer = look_up(op, task)
         if answer != GO or call.step == SUBMIT:
             return answer
@@ -295,8 +302,12 @@ def submit_extents(op: FileOp, task: Task) -> bool:
     file = op.file
     extents = file.extents
     is_write = op.call.op & 1 == 1
-    if is_write and op.converts and op.nr_bios == 0 and (op.pos | op.end) & (BLOCK - 1):
-        pad(op)
+    if is_write and op.converts and op.nr_bios == 0:
+        if op.data is None and file.keeps_bytes:
+            # Bytes that nobody keeps (a journal's) take the place of what the disk held there before.
+            op.data = bytearray(int(op.end - op.pos))
+        if (op.pos | op.end) & (BLOCK - 1):
+            pad(op)
     while op.pos < op.end:
         block = op.pos >> BLOCK_SHIFT
         within = op.pos & (BLOCK - 1)
