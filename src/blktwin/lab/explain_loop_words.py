@@ -37,8 +37,8 @@ def summarize(one: Explained, cpu: CpuTime) -> list[str]:
     lines += merging(one)
     if not one.is_direct:
         lines.append(
-            "the device is buffered: each worker does one request at a time, and the data is cached twice; "
-            "direct-io = true lets it go on without waiting for the device"
+            "the device is buffered: a worker does one request at a time, and the data is cached twice; direct-io = true "
+            "changes both"
         )
     return lines
 
@@ -83,9 +83,10 @@ def waiting(one: Explained, cpu: CpuTime) -> list[str]:
     if workers > 1:
         return [f"requests wait for those before them in their worker's list, {batch:.1f} per activation; {cure}"]
     parallel = "per_command submits in parallel, or " if one.policy == "workqueue" else ""
+    what = "worker and its list under lo_work_lock" if one.is_direct else "worker, which sleeps until each one is done"
     return [
-        f"the bottleneck is the single worker and its list under lo_work_lock: it executes {percent(given_share(one))} "
-        f"of the requests one after the other, {batch:.1f} per activation, and each waits for those before it",
+        f"the bottleneck is the single {what}: it executes {percent(given_share(one))} of the requests one after the "
+        f"other, {batch:.1f} per activation, and each waits for those before it",
         f"what takes that away: {parallel}{cure}",
     ]
 

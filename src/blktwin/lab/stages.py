@@ -33,7 +33,7 @@ PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 ORDER = (Q2Q, Q2G, Q2M, G2I, I2D, M2D, G2D, D2C, *LOOP_STAGES, Q2C)
 NAMING = "I2C in the Android mail is D2C here (btt)"
 SAME = "I2C (mail) = D2C (btt)"
-ADDING = "D2C = D2W + W2X + X2Q' + Q'2C' + C'2C, or D2W + W2X + X2C without I/O below, exactly in every request"
+ADDING = "D2C = D2W + W2X + X2Q' + Q'2C' + C'2C, or D2W + W2X + X2C without I/O below: exactly, in each request"
 Json = dict[str, object]
 
 
@@ -187,7 +187,7 @@ def render(path: str, device: DeviceStages) -> str:
     for direction in shown:
         lines += table(direction, rows_of(device, "total" if [direction] == counted else direction))
     if device.is_loop:
-        lines.append(f"  {SAME}; {ADDING}")
+        lines += [f"  {SAME}", f"  {ADDING}"]
     lines += count_lines(device)
     return "\n".join(lines) + "\n"
 
