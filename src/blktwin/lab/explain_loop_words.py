@@ -37,8 +37,8 @@ def summarize(one: Explained, cpu: CpuTime) -> list[str]:
     lines += merging(one)
     if not one.is_direct:
         lines.append(
-            "the device is buffered: a worker does one request at a time, and the data is cached twice; direct-io = true "
-            "changes both"
+            "the device is buffered: a worker does one request at a time, and the data is cached twice; direct-io = "
+            "true changes both"
         )
     return lines
 
