@@ -52,6 +52,7 @@ class FairCpu(Cpu):
         self.is_kept: bool = False
         """The step that runs has said cond_resched()."""
         self.needs_pick: bool = False
+        self.step_start_ns: i64 = 0
         self.booked_ns: i64 = 0
         """Up to when the hog is booked; busy_ns was booked_busy_ns then, what came since is interrupts."""
         self.booked_busy_ns: i64 = 0
@@ -75,6 +76,20 @@ class FairCpu(Cpu):
         task.is_queued = True
         self.nr_runnable += 1
         self.is_kept = True
+
+    def has_to_choose(self, now_ns: i64) -> bool:
+        """Say whether somebody has woken since the last choice, or the slice that runs is used up while others wait."""
+        curr = self.curr
+        if curr is not None and self.nr_runnable > 0:
+            left = self.budget(curr)
+            if 0 <= left <= now_ns - self.step_start_ns:
+                return True
+        task = self.head
+        while task is not None:
+            if task.runnable_at_ns <= now_ns:
+                return True
+            task = task.next_runnable
+        return False
 
     def admit(self, now_ns: i64) -> None:
         """Take those that have woken by now into the queue, in the order of their waking."""
@@ -337,7 +352,7 @@ class FairCpu(Cpu):
                     self.close_stretch(hog, now_ns)
             self.drop_curr()
             self.set_curr(se)
-        if self.root.nr > 1:
+        if self.nr_runnable > 1:
             machine.placement.push(self, now_ns)
         self.run_step(se, now_ns)
 
@@ -347,6 +362,7 @@ class FairCpu(Cpu):
         task = se.task
         assert task is not None
         self.nr_runnable -= 1
+        self.step_start_ns = start_ns
         machine.local_ns = start_ns
         if machine.is_uneven:
             machine.use_costs_of(self.index)

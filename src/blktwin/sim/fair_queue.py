@@ -76,6 +76,8 @@ class Entity:
         self.util: i64 = 0
         """The task's utilization (pelt.py), and when that was."""
         self.util_at_ns: i64 = 0
+        self.util_est: i64 = 0
+        """What its utilization usually is when it goes to sleep."""
         self.is_hog: bool = False
         self.nr_preempted: i64 = 0
         """Involuntary context switches."""

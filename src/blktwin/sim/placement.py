@@ -1,10 +1,10 @@
 """Where a woken task runs: an idle CPU that shares the cache, or the CPU that costs the least energy.
 
 Kernel: select_task_rq_fair(), select_idle_sibling(), find_energy_efficient_cpu(), kernel/sched/fair.c, v6.12.
-Differs: utilization is what has run (no util_est of what is queued). The energy model is a formula: a performance
-domain is the CPUs of one capacity; energy per work grows with the square of a voltage that rises with the domain's
-highest utilization, and with the capacity. Boosted tasks (uclamp_min) look for an idle CPU that is large enough, as
-with Android's prefer-idle.
+Differs: a CPU's utilization is what has run there (no util_est of what is queued). The energy model is a formula: a
+performance domain is the CPUs of one capacity; energy per work grows with the square of a voltage that rises with the
+domain's highest utilization, and with the capacity. Boosted tasks (uclamp_min) look for an idle CPU that is large
+enough, as with Android's prefer-idle.
 """
 
 from __future__ import annotations
@@ -144,21 +144,28 @@ class Placement:
 
     # -- utilization
 
-    def ran(self, cpu: Cpu, se: Entity, start_ns: i64, end_ns: i64) -> None:
+    def ran(self, cpu: FairCpu, se: Entity, start_ns: i64, end_ns: i64) -> None:
         """Book that se ran on cpu."""
         index = cpu.index
         level = self.speed[index]
         util = average(se.util, se.util_at_ns, start_ns, 0)
         se.util = average(util, start_ns, end_ns, level)
         se.util_at_ns = end_ns
+        if not cpu.is_kept:
+            # It sleeps: up at once, down by a quarter.
+            se.util_est = se.util if se.util > se.util_est else se.util_est + (se.util - se.util_est) // 4
         util = average(self.util[index], self.util_at[index], start_ns, 0)
         self.util[index] = int(average(util, start_ns, end_ns, level))
         self.util_at[index] = int(end_ns)
 
     def task_util(self, task: Task) -> i64:
-        """Return a task's utilization now, 0..1024."""
+        """Return a task's utilization now, 0..1024, or what it usually is when it goes to sleep, if that is more.
+
+        Kernel: task_util_est() and util_est_update(), kernel/sched/fair.c, v6.12.
+        """
         se = entity_of(task)
-        return average(se.util, se.util_at_ns, self.machine.local_ns, 0) >> LEVEL_BITS
+        util = average(se.util, se.util_at_ns, self.machine.local_ns, 0)
+        return max(util, se.util_est) >> LEVEL_BITS
 
     def cpu_util(self, index: int) -> i64:
         """Return a CPU's utilization now, 0..1024."""

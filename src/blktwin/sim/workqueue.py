@@ -216,7 +216,7 @@ class WorkerPool:
         self.runnable_ns: vec[i64] = vec[i64]([0] * (HISTOGRAM + 1))
         """For how long so many of its workers ran or waited for a CPU."""
         self.counted_at_ns: i64 = 0
-        self.make()
+        self.make(cpus[0])
 
     # -- items
 
@@ -298,11 +298,10 @@ class WorkerPool:
             self.workers.remove(self.idle.pop(0))
             self.nr_culled += 1
 
-    def make(self) -> PoolWorker:
-        """Add an idle worker, on the CPU of who makes it if that is in the pod."""
+    def make(self, cpu: int) -> PoolWorker:
+        """Add an idle worker, on cpu if that is in the pod."""
         worker = PoolWorker(self, self.nr_made)
         self.nr_made += 1
-        cpu = self.machine.current.cpu
         worker.cpu = cpu if cpu in self.cpus else self.cpus[0]
         worker.idle_since_ns = self.machine.local_ns
         self.workers.append(worker)
@@ -316,7 +315,7 @@ class WorkerPool:
         """
         delay_ns = self.machine.costs.worker_new_ns
         if delay_ns == 0:
-            self.make()
+            self.make(manager.cpu)
             return False
         self.is_making = True
         manager.is_managing = True
@@ -326,8 +325,7 @@ class WorkerPool:
     def born(self, manager: PoolWorker) -> None:
         """See a new worker begin: it looks for items itself."""
         self.is_making = False
-        worker = self.make()
-        worker.cpu = manager.cpu
+        worker = self.make(manager.cpu)
         manager.is_managing = False
         self.wake(manager, 0)
         self.wake(worker, 0)

@@ -71,6 +71,24 @@ def test_inherit_scale_and_overrides() -> None:
         (BASE.replace('"s"', "3"), "base.source: must be text"),
         (BASE + "scale = 50\n", "scale means nothing without inherit"),
         (BASE + "cache_cpus = 5\n", "cache_cpus 5 is above cpus 4"),
+        (BASE + 'sched = "eevfd"\n', "base.sched: 'eevfd' is not one of fifo, cfs, eevdf; did you mean eevdf?"),
+        (BASE + 'worker_scope = "cash"\n', "did you mean cache?"),
+        (BASE + "capacity = [1024, 512]\n", "capacity: 2 numbers for 4 CPUs"),
+        (BASE + "capacity = 1024\n", "base.capacity: 1024 is not a list of whole numbers"),
+        (BASE + "capacity = [1024, 512, 0, 1]\n", "0 is out of range: 1 to 1024"),
+        (BASE + "freq = [1000, true, 1, 1]\n", "True is not a whole number"),
+        (BASE + "capacity = [1, 1, 1, 1]\nfreq = [1, 1, 1, 1]\n", "leaves a CPU without speed"),
+        (BASE + "worker_cpus = [4]\n", "worker_cpus: there is no CPU 4 of 4"),
+        (BASE + "irq_cpus = [1, 1]\n", "base.irq_cpus: names a CPU twice"),
+        (BASE + "eas = 1\n", "base.eas: 1 is neither true nor false"),
+        (BASE + "eas = true\n", "eas: needs sched = cfs or eevdf"),
+        (BASE + 'eas = true\nsched = "cfs"\n', "eas: needs CPUs of different capacity"),
+        (BASE + "capacity = [512, 512, 512, 512]\nuclamp_min = 600\n", "600 is above every CPU's capacity"),
+        (BASE + "worker_nice = -21\n", "base.worker_nice: -21 is out of range: -20 to 19"),
+        (BASE + "slice = 10\n", "base.slice: 10 is out of range: 1000 to"),
+        (BASE + "slice = 1.5\n", "1.5 is not a whole number of ns"),
+        (BASE + "worker_nic = 1\n", "did you mean worker_nice?"),
+        (BASE + "node_cpus = 8\n", "node_cpus: 8 is above cpus 4"),
         (BASE + '[b]\nsource = "s"\ninherit = "bse"\n', "inherit: no host 'bse' above; did you mean base?"),
         ('[b]\nsource = "s"\ninherit = "base"\n' + BASE, "no host 'base' above"),
     ],
@@ -80,6 +98,21 @@ def test_bad_hosts_name_file_line_and_key(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_hosts(text, "h.toml")
     assert says in str(caught.value)
+
+
+def test_cpus_of_a_host() -> None:
+    """An heir takes what its parent says of its CPUs, in its own copy; times get their unit."""
+    text = BASE + 'sched = "eevdf"\ncapacity = [512, 512, 1024, 1024]\nslice = 3_000_000\nworker_cpus = [0, 1]\n'
+    text += '[heir]\nsource = "t"\ninherit = "base"\neas = true\noverutilized_gate = false\n'
+    hosts = parse_hosts(text, "h.toml")
+    base, heir = hosts["base"].spec, hosts["heir"].spec
+    assert (base.sched, base.slice_ns, base.eas, base.overutilized_gate) == ("eevdf", 3_000_000, False, True)
+    assert (heir.sched, heir.slice_ns, heir.eas, heir.overutilized_gate) == ("eevdf", 3_000_000, True, False)
+    assert heir.capacity == base.capacity == [512, 512, 1024, 1024]
+    assert heir.capacity is not base.capacity
+    assert [heir.speed(cpu) for cpu in range(4)] == heir.capacity
+    assert not base.is_plain()
+    assert get_host().spec.is_plain()
 
 
 def test_unknown_host() -> None:
