@@ -177,6 +177,7 @@ class ExtentMap:
             if int(place) not in self.taken and (pinned is None or int(place) not in pinned):
                 self.taken[int(place)] = int(block)
                 self.cow[int(block)] = int(place)
+                self.is_plain = False
                 return True
             tries += 1
         return False
