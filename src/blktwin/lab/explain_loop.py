@@ -87,6 +87,9 @@ class Explained:
     worker_wait: LatencyStat
     """Of works."""
     cpu_wait: LatencyStat
+    """Of workers, each time that they got a CPU."""
+    worker_cpu_ns: int
+    """What they ran."""
     behind: dict[str, int]
     merged: int
     lower_merged: int
@@ -114,6 +117,13 @@ class Explained:
     def works_per_request(self) -> float:
         """Activations by request that workers executed."""
         return self.works / self.given if self.given else 0.0
+
+    @property
+    def waiting_share(self) -> float:
+        """For which part of the time that the workers wanted a CPU they had none, 0 to 1."""
+        waited = int(self.cpu_wait.total)
+        wanted = waited + self.worker_cpu_ns
+        return waited / wanted if wanted else 0.0
 
     def stage_share(self, name: str) -> float:
         """Return a stage's part of all D2C, 0 to 1."""
@@ -199,6 +209,7 @@ def explained(
         w2x=device.total(W2X),
         worker_wait=facts.worker_wait,
         cpu_wait=facts.cpu_wait,
+        worker_cpu_ns=sum(int(one.task.stime_ns) for one in facts.runners.values() if one.nr_given),
         behind=dict(sorted(facts.behind.items(), key=lambda pair: -pair[1])),
         merged=int(device.nr_merged_bios + device.nr_merged_requests),
         lower_merged=merges_of(below.q.trace_slot) if below is not None else 0,
@@ -297,6 +308,7 @@ def document(one: Explained, summary: list[str]) -> Json:
         "w2x": wait_data(one.w2x),
         "worker_wait": wait_data(one.worker_wait),
         "cpu_wait": wait_data(one.cpu_wait),
+        "cpu_wait_share_percent": round(100 * one.waiting_share, 2),
         "behind_ms": {name: round(ns / 1e6, 3) for name, ns in one.behind.items()},
         "d2c_mean_ns": round(one.d2c.mean(), 3),
         "d2c_shares_percent": {name: round(100 * one.stage_share(name), 2) for name in one.stage_ns},

@@ -23,7 +23,8 @@ REASON_WORDS = {
     "short": "the rest of a short write",
     "blocked": "a worker's own attempt said EAGAIN",
 }
-BATCH_GROUPS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, MAX_BATCH - 1), (MAX_BATCH, MAX_BATCH))
+OPEN = 1 << 30
+GROUPS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, MAX_BATCH - 1), (MAX_BATCH, OPEN))
 
 
 def render(one: Explained, summary: list[str]) -> str:
@@ -89,13 +90,19 @@ def work_lines(one: Explained) -> list[str]:
     """Return activations and batches."""
     if not one.works:
         return []
-    cells = []
-    for low, high in BATCH_GROUPS:
-        count = sum(number for size, number in one.batches.items() if low <= size <= high)
-        if count:
-            name = f"{low}" if low == high else f"{low}-{high}"
-            cells.append(f"{name + ('+' if low == MAX_BATCH else '')}: {percent(count / one.works)}")
+    cells = grouped(one.batches, one.works)
     return [f"  works: {one.works}, {one.works_per_request:.2f} per request; requests per work: {', '.join(cells)}"]
+
+
+def grouped(counts: dict[int, int], whole: int) -> list[str]:
+    """Return the shares of small numbers one by one, of larger ones in groups."""
+    cells = []
+    for low, high in GROUPS:
+        count = sum(number for size, number in counts.items() if low <= size <= high)
+        if count * 1000 >= whole:
+            name = f"{low}" if low == high else f"{low}-{high}" if high < OPEN else f"{low}+"
+            cells.append(f"{name}: {percent(count / whole)}")
+    return cells
 
 
 def wait_lines(one: Explained) -> list[str]:
@@ -104,10 +111,14 @@ def wait_lines(one: Explained) -> list[str]:
     if one.w2x.count and one.w2x.total:
         lines.append(f"  requests wait for their worker (W2X): {wait_text(one.w2x)}")
     if one.works:
-        lines.append(f"  workers wait for a CPU, per work: {wait_text(one.cpu_wait)}")
+        lines.append(
+            f"  workers wait for a CPU {percent(one.waiting_share)} of the time that they want one; each time "
+            f"{wait_text(one.cpu_wait)}"
+        )
         whole = sum(one.behind.values())
         if whole:
-            cells = [f"{name} {percent(ns / whole)}" for name, ns in list(one.behind.items())[:MAX_BEHIND]]
+            cells = [f"{name} {percent(ns / whole)}" for name, ns in one.behind.items() if ns * 1000 >= whole]
+            cells = cells[:MAX_BEHIND]
             lines.append(f"    meanwhile their CPUs ran {', '.join(cells)}")
     return lines
 
@@ -138,6 +149,6 @@ def cpu_text(cpu: CpuTime) -> str:
     lines = ["", f"CPU time per I/O of the jobs: {us(cpu.total / cpu.ios)} ({cells})"]
     whole = sum(cpu.runnable_ns.values())
     if whole:
-        shares = [f"{at}: {percent(ns / whole)}" for at, ns in cpu.runnable_ns.items() if ns > whole / 1000]
+        shares = grouped(cpu.runnable_ns, whole)
         lines.append(f"Unbound kworkers that ran or waited for a CPU at the same time: {', '.join(shares)}")
     return "\n".join(lines) + "\n"

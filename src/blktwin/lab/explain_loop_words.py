@@ -69,10 +69,10 @@ def waiting(one: Explained, cpu: CpuTime) -> list[str]:
     if not one.given:
         return []
     cure = cure_of(one)
-    if cpu_share(one) >= MAIN_SHARE:
-        waits = f"{us(one.cpu_wait.mean())} for a CPU in each activation, behind {behind_words(one)}"
+    if one.waiting_share >= MAIN_SHARE:
+        waits = f"for a CPU {percent(one.waiting_share)} of the time that they want one, behind {behind_words(one)}"
         if workers < SEVERAL:
-            return [f"the worker waits {waits}; a worker with a better place or nice value avoids it, or {cure}"]
+            return [f"workers wait {waits}; workers with a better place or nice value avoid it, or {cure}"]
         most = max(cpu.runnable_ns, default=0)
         return [
             f"{workers} kworkers wait {waits}; up to {most} were runnable at once",
@@ -81,7 +81,10 @@ def waiting(one: Explained, cpu: CpuTime) -> list[str]:
         ]
     batch = 1 / max(one.works_per_request, 0.001)
     if workers > 1:
-        return [f"requests wait for those before them in their worker's list, {batch:.1f} per activation; {cure}"]
+        return [
+            f"requests wait for those before them in their worker's list, {batch:.1f} per activation",
+            f"what takes that away: {cure}",
+        ]
     parallel = "per_command submits in parallel, or " if one.policy == "workqueue" else ""
     what = "worker and its list under lo_work_lock" if one.is_direct else "worker, which sleeps until each one is done"
     return [
@@ -105,20 +108,13 @@ def given_share(one: Explained) -> float:
     return one.given / max(one.given + one.inline, 1)
 
 
-def cpu_share(one: Explained) -> float:
-    """Return which part of the workers' delay is the wait for a CPU, against waiting in the worker's list."""
-    if not one.w2x.total or not one.cpu_wait.count:
-        return 0.0
-    return min(one.cpu_wait.mean() / (int(one.w2x.total) / max(one.given, 1)), 1.0)
-
-
 def behind_words(one: Explained) -> str:
     """Say behind whom the workers waited."""
     whole = sum(one.behind.values())
     if not whole:
         return "nobody (wake-up and switch)"
-    parts = [f"{name} {percent(ns / whole)}" for name, ns in list(one.behind.items())[:3]]
-    return ", ".join(parts)
+    parts = [f"{name} {percent(ns / whole)}" for name, ns in one.behind.items() if ns >= NOTABLE * whole]
+    return ", ".join(parts[:3])
 
 
 def eagain(one: Explained) -> list[str]:

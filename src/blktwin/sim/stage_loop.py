@@ -33,11 +33,14 @@ class Runner:
 
 
 class Activation:
-    """The run of a work item that a worker is in."""
+    """One worker: the run of a work item that it is in, and what it has waited for CPUs in its life."""
 
     def __init__(self) -> None:
         self.facts: LoopFacts | None = None
         self.nr_begun: i64 = 0
+        self.last: LoopFacts | None = None
+        """The device of the loop work that it ran last."""
+        self.seen_wait_ns: i64 = 0
 
 
 class LoopFacts:
@@ -59,9 +62,9 @@ class LoopFacts:
         self.worker_wait: LatencyStat = LatencyStat()
         """Works: from being queued until their worker takes them."""
         self.cpu_wait: LatencyStat = LatencyStat()
-        """That part of it in which the worker was runnable."""
+        """Of workers, each time that they got a CPU: for how long they had been runnable."""
         self.behind: dict[str, int] = {}
-        """Who ran on the worker's CPU meanwhile, by name (ns)."""
+        """Who ran on their CPUs meanwhile, by name (ns)."""
         self.on_their_way: dict[int, int] = {}
         """Issued requests that have not reached the device below, by their end and operation."""
         self.nr_followers: i64 = 0

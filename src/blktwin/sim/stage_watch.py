@@ -15,6 +15,7 @@ from blktwin.sim.machine import SimMachine
 from blktwin.sim.stage_device import DeviceStages
 from blktwin.sim.stage_loop import Activation, LoopFacts, Stretches
 from blktwin.sim.stages import RequestTimes, StageTrace
+from blktwin.sim.workqueue import PoolWorker
 
 NO_KEY: Final = -1
 
@@ -116,7 +117,7 @@ class WatchTrace(StageTrace):
     # -- workers
 
     def work_begin(self, task: Task, name: str, waited_ns: i64) -> None:
-        """Count an activation, its wait for a worker, and whom it has waited behind."""
+        """Count an activation, and its wait for a worker."""
         super().work_begin(task, name, waited_ns)
         facts = self.loops.get(name)
         activation = self.activations.get(task.pid)
@@ -128,17 +129,8 @@ class WatchTrace(StageTrace):
         if facts is None:
             return
         facts.nr_works += 1
+        activation.last = facts
         facts.worker_wait.add(waited_ns if waited_ns > 0 else 0)
-        now_ns = self.machine.local_ns
-        since_ns = now_ns - waited_ns
-        if task.runnable_at_ns > since_ns:
-            since_ns = task.runnable_at_ns
-        if since_ns > now_ns:
-            since_ns = now_ns
-        facts.cpu_wait.add(now_ns - since_ns)
-        stretches = self.stretches[task.cpu]
-        if stretches is not None:
-            stretches.account(since_ns, now_ns, facts.behind)
 
     def work_end(self, task: Task) -> None:
         """Count what the activation has begun."""
@@ -151,11 +143,20 @@ class WatchTrace(StageTrace):
             activation.facts = None
 
     def task_ran(self, task: Task, from_ns: i64, until_ns: i64) -> None:
-        """Remember a stretch."""
+        """Remember a stretch; of a worker, count how long and behind whom it has waited for the CPU before it."""
         super().task_ran(task, from_ns, until_ns)
         self.tasks[task.pid] = task
         stretches = self.stretches[task.cpu]
         if stretches is None:
             stretches = Stretches(task)
             self.stretches[task.cpu] = stretches
+        if isinstance(task, PoolWorker):
+            activation = self.activations.get(task.pid)
+            if activation is not None:
+                facts = activation.last
+                waited_ns = task.wait_ns - activation.seen_wait_ns
+                activation.seen_wait_ns = task.wait_ns
+                if facts is not None:
+                    facts.cpu_wait.add(waited_ns)
+                    stretches.account(from_ns - waited_ns, from_ns, facts.behind)
         stretches.add(task, from_ns, until_ns)

@@ -17,6 +17,7 @@ from blktwin.lab.explain import Explain
 from blktwin.sim.costs import Costs
 from blktwin.sim.stage_loop import KEPT_STRETCHES, OTHER_WORKERS, LoopFacts, Stretches
 from blktwin.sim.stage_watch import WatchTrace
+from blktwin.sim.workqueue import PoolWorker
 
 STACK = """
 [device."/dev/nvme0n1"]
@@ -249,23 +250,32 @@ def test_works_of_other_queues_do_not_count() -> None:
 
 
 def test_a_worker_waits_behind_who_ran_on_its_cpu() -> None:
-    """Woken at 300, it runs at 1000: a job had the CPU to 500, another worker to 900."""
+    """Woken at 300, it runs from 1000 to 1400: a job had the CPU to 500, another worker to 900."""
     world, trace = watched()
     world.at(10).submit(0)
     trace.loop_dispatch(world.device.held[0])
-    root = world.machine.cgroups.root
-    job, other, mine = (HandTask(at, name, root) for at, name in ((20, "j"), (8, "kworker/u0:1"), (7, "kworker/u0:0")))
+    machine = world.machine
+    machine.pools.build()
+    [pool] = machine.pools.pools
+    mine, other, job = PoolWorker(pool, 7), PoolWorker(pool, 8), HandTask(20, "j", machine.cgroups.root)
     trace.task_ran(job, 0, 500)
     trace.task_ran(other, 500, 900)
-    elsewhere = HandTask(21, "far", root)
+    elsewhere = HandTask(21, "far", machine.cgroups.root)
     elsewhere.cpu = 1
     trace.task_ran(elsewhere, 0, 1000)
-    mine.runnable_at_ns = 300
     world.at(1000)
+    mine.wait_ns = 700
     trace.work_begin(mine, "hand0", 800)
+    trace.task_ran(mine, 1000, 1400)
     facts = facts_of(world)
     assert facts.behind == {"j": 200, OTHER_WORKERS: 400}
     assert (facts.cpu_wait.total, facts.worker_wait.total) == (700, 800)
+    # Between two requests it yields to the job: the same activation waits once more.
+    trace.task_ran(job, 1400, 1600)
+    mine.wait_ns += 200
+    trace.task_ran(mine, 1600, 1700)
+    assert facts.behind == {"j": 400, OTHER_WORKERS: 400}
+    assert (facts.cpu_wait.count, facts.cpu_wait.total) == (2, 900)
 
 
 def test_old_stretches_are_forgotten() -> None:

@@ -40,6 +40,7 @@ def device(**fields: Any) -> Explained:
         "w2x": latencies(*[10_000] * 100),
         "worker_wait": latencies(*[10_000] * 100),
         "cpu_wait": latencies(*[1000] * 100),
+        "worker_cpu_ns": 2_000_000,
         "behind": {},
         "merged": 0,
         "lower_merged": 0,
@@ -76,7 +77,7 @@ def test_packed_workers_wait_for_each_other() -> None:
     )
     text = said(one, CpuTime(runnable_ns={0: 1, 7: 2}))
     assert "90% of it is W2X, the wait for a kworker" in text
-    assert "10 kworkers wait 88.0 us for a CPU in each activation, behind other kworkers 91%, j 9.1%" in text
+    assert "10 kworkers wait for a CPU 81% of the time that they want one, behind other kworkers 91%, j 9.1%" in text
     assert "up to 7 were runnable at once" in text
     assert "spreading the workers over the CPUs; one shared worker instead of one for each cgroup; executing in" in text
     assert "bottleneck" not in text
@@ -85,7 +86,7 @@ def test_packed_workers_wait_for_each_other() -> None:
 def test_a_single_worker_is_the_bottleneck() -> None:
     """The server's case: requests wait in the list of the one worker, which runs without a break."""
     one = device(
-        stage_ns=mostly("W2X", 70), works=10, batches={10: 10}, w2x=latencies(*[70_000] * 100), cpu_wait=latencies(500)
+        stage_ns=mostly("W2X", 70), works=10, batches={10: 10}, w2x=latencies(*[70_000] * 100), cpu_wait=latencies(5)
     )
     text = said(one)
     assert (
@@ -96,8 +97,8 @@ def test_a_single_worker_is_the_bottleneck() -> None:
 
 
 def test_one_worker_that_waits_for_a_cpu() -> None:
-    one = device(stage_ns=mostly("W2X"), w2x=latencies(*[90_000] * 100), cpu_wait=latencies(80_000), behind={"hog0": 9})
-    assert "the worker waits 80.0 us for a CPU in each activation, behind hog0 100%" in said(one)
+    one = device(stage_ns=mostly("W2X"), cpu_wait=latencies(*[80_000] * 100), behind={"hog0": 9})
+    assert "workers wait for a CPU 80% of the time that they want one, behind hog0 100%" in said(one)
 
 
 def test_the_device_dominates() -> None:
@@ -179,6 +180,7 @@ def test_the_text_has_every_part() -> None:
         "skipped by the hint 2",
         "works: 100, 0.83 per request; requests per work: 0: 5.0%, 1: 70%, 3-4: 25%",
         "(W2X): mean 10.0 us",
+        "workers wait for a CPU 4.8% of the time that they want one; each time mean 1.0 us",
         "meanwhile their CPUs ran j 75%, other kworkers 25%",
         "merges: 7 here, 0 below; lost: 9 bios",
         "on the stack of who executed a request: 1: 100",
@@ -191,7 +193,7 @@ def test_the_text_has_every_part() -> None:
 def test_cpu_time_leaves_out_hogs() -> None:
     text = cpu_text(CpuTime(ios=10, by={"kworkers": 40_000, "hogs": 900_000}, runnable_ns={0: 9000, 3: 1000, 9: 1}))
     assert "CPU time per I/O of the jobs: 4.0 us (kworkers 4.0 us, hogs 90.0 us)" in text
-    assert "at the same time: 0: 90%, 3: 10%" in text
+    assert "at the same time: 0: 90%, 3-4: 10%\n" in text
     assert cpu_text(CpuTime()) == ""
 
 
