@@ -54,7 +54,7 @@ def advance_direct(op: FileOp, task: Task) -> i64:
         op.finish_plug(task)
         call.step = LET_GO
     if call.step == LET_GO:
-        if not op.is_exclusive or not op.file.fs.extend_waits:
+        if not waits_locked(op):
             op.unlock()
             return let_go(op, task)
         call.step = WAIT
@@ -332,6 +332,17 @@ def submit_extents(op: FileOp, task: Task) -> bool:
         if not is_awake:
             return False
     return True
+
+
+def waits_locked(op: FileOp) -> bool:
+    """Say whether a write keeps its lock to its end: it extends the file, or zeroes the rest of a block.
+
+    Kernel: ext4_dio_write_iter() and xfs_file_dio_write_unaligned() (IOMAP_DIO_FORCE_WAIT), v6.12.
+    """
+    call = op.call
+    if not op.is_exclusive:
+        return False
+    return op.file.fs.extend_waits or (op.converts and (call.pos | call.nbytes) & (BLOCK - 1) != 0)
 
 
 def let_go(op: FileOp, task: Task) -> i64:
