@@ -119,11 +119,20 @@ class Explained:
         return self.works / self.given if self.given else 0.0
 
     @property
+    def wanted_ns(self) -> int:
+        """For how long the workers ran or wanted to run."""
+        return int(self.cpu_wait.total) + self.worker_cpu_ns
+
+    @property
     def waiting_share(self) -> float:
-        """For which part of the time that the workers wanted a CPU they had none, 0 to 1."""
-        waited = int(self.cpu_wait.total)
-        wanted = waited + self.worker_cpu_ns
-        return waited / wanted if wanted else 0.0
+        """For which part of that other tasks had their CPU, 0 to 1."""
+        return sum(self.behind.values()) / self.wanted_ns if self.wanted_ns else 0.0
+
+    @property
+    def interrupted_share(self) -> float:
+        """For which part of it interrupts had it, or it was switched or woken up, 0 to 1."""
+        rest = int(self.cpu_wait.total) - sum(self.behind.values())
+        return max(rest, 0) / self.wanted_ns if self.wanted_ns else 0.0
 
     def stage_share(self, name: str) -> float:
         """Return a stage's part of all D2C, 0 to 1."""
@@ -309,6 +318,7 @@ def document(one: Explained, summary: list[str]) -> Json:
         "worker_wait": wait_data(one.worker_wait),
         "cpu_wait": wait_data(one.cpu_wait),
         "cpu_wait_share_percent": round(100 * one.waiting_share, 2),
+        "interrupted_share_percent": round(100 * one.interrupted_share, 2),
         "behind_ms": {name: round(ns / 1e6, 3) for name, ns in one.behind.items()},
         "d2c_mean_ns": round(one.d2c.mean(), 3),
         "d2c_shares_percent": {name: round(100 * one.stage_share(name), 2) for name in one.stage_ns},

@@ -111,15 +111,15 @@ def wait_lines(one: Explained) -> list[str]:
     if one.w2x.count and one.w2x.total:
         lines.append(f"  requests wait for their worker (W2X): {wait_text(one.w2x)}")
     if one.works:
+        lines.append(f"  workers wait for a CPU, each time: {wait_text(one.cpu_wait)}")
         lines.append(
-            f"  workers wait for a CPU {percent(one.waiting_share)} of the time that they want one; each time "
-            f"{wait_text(one.cpu_wait)}"
+            f"    of the time that they want one, other tasks have it {percent(one.waiting_share)}, interrupts and "
+            f"switches {percent(one.interrupted_share)}"
         )
         whole = sum(one.behind.values())
-        if whole:
-            cells = [f"{name} {percent(ns / whole)}" for name, ns in one.behind.items() if ns * 1000 >= whole]
-            cells = cells[:MAX_BEHIND]
-            lines.append(f"    meanwhile their CPUs ran {', '.join(cells)}")
+        cells = [f"{name} {percent(ns / whole)}" for name, ns in one.behind.items() if ns * 1000 >= whole]
+        if cells:
+            lines.append(f"    those tasks are {', '.join(cells[:MAX_BEHIND])}")
     return lines
 
 

@@ -79,7 +79,7 @@ def waiting(one: Explained, cpu: CpuTime) -> list[str]:
             "three things take that wait away: spreading the workers over the CPUs; one shared worker instead of one "
             f"for each cgroup; {cure}",
         ]
-    batch = 1 / max(one.works_per_request, 0.001)
+    batch = one.given / max(one.works, 1)
     if workers > 1:
         return [
             f"requests wait for those before them in their worker's list, {batch:.1f} per activation",
@@ -87,9 +87,12 @@ def waiting(one: Explained, cpu: CpuTime) -> list[str]:
         ]
     parallel = "per_command submits in parallel, or " if one.policy == "workqueue" else ""
     what = "worker and its list under lo_work_lock" if one.is_direct else "worker, which sleeps until each one is done"
+    disturbed = ""
+    if one.interrupted_share >= NOTED_WAIT:
+        disturbed = f"; interrupts on its CPU take {percent(one.interrupted_share)} of its time"
     return [
         f"the bottleneck is the single {what}: it executes {percent(given_share(one))} of the requests one after the "
-        f"other, {batch:.1f} per activation, and each waits for those before it",
+        f"other, {batch:.1f} per activation, and each waits for those before it{disturbed}",
         f"what takes that away: {parallel}{cure}",
     ]
 
@@ -111,8 +114,6 @@ def given_share(one: Explained) -> float:
 def behind_words(one: Explained) -> str:
     """Say behind whom the workers waited."""
     whole = sum(one.behind.values())
-    if not whole:
-        return "nobody (wake-up and switch)"
     parts = [f"{name} {percent(ns / whole)}" for name, ns in one.behind.items() if ns >= NOTABLE * whole]
     return ", ".join(parts[:3])
 

@@ -17,7 +17,7 @@ from blktwin.fio.hist import LatencyStat
 MAX_DEPTH: Final = 16
 MAX_BATCH: Final = 32
 OTHER_WORKERS: Final = "other kworkers"
-KEPT_STRETCHES: Final = 128
+KEPT_STRETCHES: Final = 512
 """Per CPU: what ran before that is forgotten."""
 
 
