@@ -71,7 +71,8 @@ def test_hole_reads_zeros_without_io() -> None:
     call = NoteCall(FILE_READ, 0, 64 * K4, NOWAIT, b"x" * 64 * K4)
     assert world.do(call) == 64 * K4
     assert call.returned == 64 * K4
-    assert call.data is not None and bytes(call.data) == bytes(64 * K4)
+    assert call.data is not None
+    assert bytes(call.data) == bytes(64 * K4)
     assert call.lower == []
     assert world.trace.rows == []
 
