@@ -83,7 +83,7 @@ class Sleeper(Task):
         machine = self.machine
         self.waits.append(int(machine.local_ns) - int(self.runnable_at_ns))
         self.cpus_used.append(self.cpu)
-        machine.charge_work(self.run_ns)
+        machine.charge(self.run_ns)
         self.rounds -= 1
         if self.rounds > 0:
             # Not in step with anything.
@@ -117,7 +117,7 @@ class Item(BlockingWork):
             if self.on_start is not None:
                 self.on_start()
         while True:
-            machine.charge_work(self.part_ns)
+            machine.charge(self.part_ns)
             self.left -= 1
             if self.left == 0:
                 self.ends.append(int(machine.local_ns))

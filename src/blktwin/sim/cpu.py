@@ -246,6 +246,6 @@ class Worker(Task):
             self.nr_works += 1
             if self.machine.local_ns < item.ready_at_ns:
                 self.machine.local_ns = item.ready_at_ns
-            self.machine.charge(self.machine.costs.work_ns)
+            self.machine.local_ns += self.machine.costs.work_ns
             item.work.run()
             item = self.first

@@ -18,6 +18,7 @@ from blktwin.sim.cpu import Cpu, IdleTask, SimWork, Worker
 from blktwin.sim.events import EventQueue
 from blktwin.sim.fair import FairCpu
 from blktwin.sim.fair_queue import CpuGroup, FairParams
+from blktwin.sim.fair_ticks import TickCpu
 from blktwin.sim.faults import Faults
 from blktwin.sim.hog import Hog
 from blktwin.sim.irq import SimTimer, Softirq, TaskStart
@@ -57,6 +58,7 @@ class SimMachine(Machine):
         self.irq_start_ns: i64 = 0
         self.spec: CpuSpec = CpuSpec() if spec is None else spec
         self.is_fair: bool = self.spec.sched != "fifo"
+        self.has_preemption = self.spec.ticks
         self.params: FairParams = FairParams(self.spec, nr_cpus)
         cpus: list[Cpu] = []
         for index in range(nr_cpus):
@@ -64,6 +66,8 @@ class SimMachine(Machine):
             cpu = Cpu(self, index, idle_tasks[index])
             if self.is_fair:
                 cpu = FairCpu(self, index, idle_tasks[index], self.params)
+            if self.spec.ticks:
+                cpu = TickCpu(self, index, idle_tasks[index], self.params)
             worker = Worker(self, index, KTHREAD_PID + index)
             worker.nice = -20
             worker.cpus_allowed = [index]
@@ -105,12 +109,6 @@ class SimMachine(Machine):
         if trace is not None:
             trace.costs = self.costs
 
-    def charge_work(self, ns: i64) -> None:
-        """Spend CPU time of whoever runs now: ns on a CPU of full speed."""
-        if self.is_uneven:
-            ns = ns * FULL // self.speeds[self.current.cpu]
-        self.local_ns += ns
-
     def exit_idle_ns(self, cpu: Cpu, at_ns: i64) -> i64:
         """Return how long cpu, idle since its last stretch, takes to run again."""
         if self.deep_idle_ns > 0 and at_ns - cpu.free_at_ns >= self.spec.deep_after_ns:
@@ -118,7 +116,9 @@ class SimMachine(Machine):
         return self.costs.idle_exit_ns
 
     def charge(self, ns: i64) -> None:
-        """Spend CPU time of whoever runs now."""
+        """Spend CPU time of whoever runs now: ns on a CPU of full speed."""
+        if self.is_uneven:
+            ns = ns * FULL // self.speeds[self.current.cpu]
         self.local_ns += ns
 
     def charge_switch(self, task: Task) -> None:
@@ -216,7 +216,7 @@ class SimMachine(Machine):
                 return
         work.is_pending = True
         item.cpu = self.current.cpu if cpu < 0 else cpu
-        self.charge(self.costs.queue_work_ns)
+        self.local_ns += self.costs.queue_work_ns
         if delay_ns > 0:
             self.delay_work(item, self.local_ns + delay_ns)
         else:
@@ -258,7 +258,7 @@ class SimMachine(Machine):
         if work.is_pending:
             return False
         work.is_pending = True
-        self.charge(self.costs.queue_work_ns)
+        self.local_ns += self.costs.queue_work_ns
         self.pools.queue(wq, work, self.current.cpu)
         return True
 
@@ -325,7 +325,7 @@ class SimMachine(Machine):
         cpu = self.placement.choose(task)
         if not self.has_room(cpu):
             delay_ns = 0
-        self.charge(self.costs.wake_ns)
+        self.local_ns += self.costs.wake_ns
         task.runnable_at_ns = max(self.local_ns, from_ns) + delay_ns
         cpu.push(task, False)
         if not cpu.is_running:
@@ -339,7 +339,7 @@ class SimMachine(Machine):
 
     def make_runnable(self, task: Task, cpu: Cpu, at_head: bool) -> None:
         """Queue task on cpu, and let the CPU look for work when it is free."""
-        self.charge(self.costs.wake_ns)
+        self.local_ns += self.costs.wake_ns
         task.runnable_at_ns = self.local_ns
         cpu.push(task, at_head)
         if not cpu.is_running:

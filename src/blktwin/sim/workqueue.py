@@ -41,6 +41,8 @@ class PoolWork:
         self.queued_at_ns: i64 = 0
         self.runner: PoolWorker | None = None
         """The worker that runs it now."""
+        self.busy_until_ns: i64 = 0
+        """When its last run ended, on the clock of its worker, which may have run ahead."""
 
 
 class WorkList:
@@ -118,8 +120,8 @@ class PoolWorker(Task):
         """Items that were queued again while this worker runs them."""
         self.is_idle: bool = True
         self.idle_since_ns: i64 = 0
-        self.is_ending: bool = False
-        """Its item has run, and only the end is left to do."""
+        self.ending: WqState | None = None
+        """The workqueue of the item that has run, until that counts as ended."""
         self.is_managing: bool = False
         """It sleeps until the worker that it makes is there."""
         self.is_counted: bool = False
@@ -147,13 +149,11 @@ class PoolWorker(Task):
         machine = pool.machine
         while True:
             item = self.item
-            if item is not None and self.is_ending:
-                self.is_ending = False
-                self.item = None
-                item.runner = None
-                pool.pools.ended(item.state)
-                item = None
             if item is None:
+                ending = self.ending
+                if ending is not None:
+                    self.ending = None
+                    pool.pools.ended(ending)
                 item = pool.next_item(self)
                 if item is None:
                     return
@@ -162,13 +162,16 @@ class PoolWorker(Task):
                 item.work.is_pending = False
                 self.nr_items += 1
                 pool.kick()
-                machine.charge(machine.costs.work_ns)
+                machine.local_ns += machine.costs.work_ns
                 machine.trace.work_begin(self, item.state.wq.name, machine.local_ns - item.queued_at_ns)
             if not item.work.advance(self):
                 return
             machine.trace.work_end(self)
-            self.is_ending = True
-            # What others do up to now comes first: they may queue this item again, or take the next.
+            self.item = None
+            self.ending = item.state
+            item.runner = None
+            item.busy_until_ns = machine.local_ns
+            # What others do up to now comes first: they may take the next item.
             if machine.cond_resched(self):
                 return
 
@@ -226,14 +229,14 @@ class WorkerPool:
         Kernel: worker_thread() and assign_work(), kernel/workqueue.c, v6.12.
         """
         while True:
-            item = worker.again.take()
-            if item is not None:
-                return item
             if worker.is_idle:
                 self.idle.remove(worker)
                 worker.is_idle = False
                 if self.is_due() and not self.idle and not self.is_making and self.make_later(worker):
                     return None
+            item = worker.again.take()
+            if item is not None:
+                return item
             item = self.waiting.take() if self.is_due() else None
             if item is None:
                 self.rest(worker)
@@ -252,7 +255,8 @@ class WorkerPool:
 
     def insert(self, item: PoolWork) -> None:
         """Take an item, and wake a worker for it."""
-        item.queued_at_ns = self.machine.local_ns
+        # Queued while it runs it is run again when that has ended.
+        item.queued_at_ns = max(self.machine.local_ns, item.busy_until_ns)
         self.waiting.append(item)
         self.kick()
 
