@@ -92,7 +92,7 @@ def take_lock(op: FileOp) -> i64:
     """Take the inode lock as the operation needs it, and set its end."""
     call = op.call
     file = op.file
-    while True:
+    while call.op & 1 == 1 or file.fs.read_locks:
         is_exclusive = call.op & 1 == 1 and needs_exclusive(op)
         answer = op.lock(op.waiter.is_exclusive if op.waiter.has_lock else is_exclusive)
         if answer != GO:

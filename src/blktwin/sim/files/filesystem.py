@@ -26,6 +26,8 @@ class FileSystem:
         """No file system at all: a block device."""
         self.read_needs_map: bool = False
         """A read takes the lock of the extent map (shared) to look its extents up."""
+        self.read_locks: bool = True
+        """Direct reads take the inode lock, shared."""
         self.write_is_exclusive: bool = False
         """Direct writes take the inode lock exclusively, not shared."""
         self.extend_waits: bool = False
@@ -73,6 +75,7 @@ def make_kinds() -> dict[str, FileSystem]:
     btrfs.buffered_nowait_write = True
     btrfs.can_reflink = True
     f2fs = FileSystem("f2fs")
+    f2fs.read_locks = False
     f2fs.write_is_exclusive = True
     f2fs.hole_errno = EOPNOTSUPP
     tmpfs = FileSystem("tmpfs")

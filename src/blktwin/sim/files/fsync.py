@@ -20,6 +20,7 @@ from blktwin.block.bio import (
     STATUS_ERRNO,
 )
 from blktwin.block.machine import Task
+from blktwin.drivers.backing import EAGAIN
 from blktwin.sim.files.extents import BLOCK
 from blktwin.sim.files.op import GO, SLEEP, FileOp
 
@@ -38,6 +39,8 @@ def advance_fsync(op: FileOp, task: Task) -> i64:
     call = op.call
     file = op.file
     if call.step == START:
+        if op.is_nowait():
+            return op.fail(EAGAIN)
         if file.fs.in_memory:
             return op.done(0)
         call.step = PAGES
