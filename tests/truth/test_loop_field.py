@@ -29,7 +29,7 @@ name = "direct"
 set = {{"loop.loop0.direct-io" = true}}
 """
 HOME = (
-    "[home]\nfilename=/dev/loop0\nrw=randread\nbs=128k\ndirect=1\nioengine=libaio\niodepth=16\nsize=1g\nruntime=200ms\n"
+    "[home]\nfilename=/dev/loop0\nrw=randread\nbs=128k\ndirect=1\nioengine=libaio\niodepth=4\nsize=1g\nruntime=200ms\n"
 )
 BUILD = "[build]\nfilename=/dev/loop0\nrw=write\nbs=256k\nioengine=psync\nfsync=64\nend_fsync=1\nsize=128m\n"
 
@@ -52,7 +52,7 @@ def test_a_home_image_is_read_four_to_five_times_faster_with_direct_io(tmp_path:
     assert found.is_significant
     assert 4.0 <= found.ratio <= 5.0
     assert buffered.dominant()[0] == "W2X"
-    assert buffered.dominant()[1] > 80
+    assert buffered.dominant()[1] > 60
     assert (direct.mean("read-mib-s") or 0) > 1000
 
 
@@ -63,7 +63,7 @@ def test_an_image_build_gains_nothing_and_is_told_so(tmp_path: Path) -> None:
     for metric in ("iops", "lat"):
         found = scenario.against_first(direct, metric)
         assert found is not None
-        assert found.ratio == pytest.approx(1.0, abs=0.03)
+        assert found.ratio == pytest.approx(1.0, abs=0.05)
         assert not found.is_significant
     (row,) = (line for line in render_text(scenario).splitlines() if line.startswith("direct "))
     assert row.endswith(SAME)

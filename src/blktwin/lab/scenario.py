@@ -26,7 +26,7 @@ from blktwin.units import MIB
 
 PARTS = ("Q2G", "G2I", "I2D", "G2D", "D2W", "W2X", "X2Q'", "Q'2C'", "C'2C", "X2C")
 """What Q2C of a loop device consists of."""
-FLOOR = 0.03
+FLOOR = 0.05
 """Differences below this mean nothing, however well they repeat: no cost in the model is known better."""
 T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """Student's t for 95% and 1, 2, 3, ... degrees of freedom."""

@@ -126,10 +126,9 @@ class Loops:
         """Say in a line what each loop device is, and what losetup would not tell."""
         lines = []
         for disk in self.disks:
-            lines.append(f"{disk.path}: {disk.kind()}, {disk.scheduler}")
+            unused = "" if disk.is_used else f", used by no job ({place_text_of(disk.spec.at)})"
+            lines.append(f"{disk.path}: {disk.kind()}, {disk.scheduler}{unused}")
             lines += [f"{disk.name}: {note}" for note in disk.loop.notes]
-            if not disk.is_used:
-                lines.append(f"{disk.path}: in {place_text_of(disk.spec.at)}, used by no job")
         return lines
 
     def provenance(self) -> dict[str, object]:
