@@ -337,7 +337,7 @@ def submit_extents(op: FileOp, task: Task) -> bool:
 def waits_locked(op: FileOp) -> bool:
     """Say whether a write keeps its lock to its end: it extends the file, or zeroes the rest of a block.
 
-    Kernel: ext4_dio_write_iter() and xfs_file_dio_write_unaligned() (IOMAP_DIO_FORCE_WAIT), v6.12.
+    Kernel: ext4_dio_write_iter(), fs/ext4/file.c; xfs_file_dio_write_unaligned(), fs/xfs/xfs_file.c, v6.12.
     """
     call = op.call
     if not op.is_exclusive:
