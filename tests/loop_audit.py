@@ -54,6 +54,13 @@ class DeviceAudit:
                 out.append(rq.pdu)
         return out
 
+    def check_hint(self, rq: Request) -> None:
+        """P4: no write is tried while another one waits for a worker."""
+        backing = self.driver.backing
+        if rq.op == FILE_WRITE and self.driver.has_hint and backing is not None and not backing.is_block_device:
+            nr = int(self.driver.nr_blocking_writes)
+            assert nr == 0, f"P4: {self.name}: a write is tried while {nr} wait for a worker"
+
     def workers(self) -> list[LoopWorker]:
         """Return the root worker and those of cgroups."""
         return [self.driver.root_worker, *(one for one in self.driver.idle_workers.by_serial if one is not None)]
@@ -134,6 +141,7 @@ class LoopAudit:
         if reason == REASON_INLINE:
             assert task.pid != 0, f"I14: {one.name}: a file is used in an interrupt"
             assert task.fs_depth == 0, f"I14: {one.name}: a file within a file ({task.fs_depth})"
+            one.check_hint(rq)
             one.attempts[id(rq)] += 1
             assert one.attempts[id(rq)] == 1, f"L3: {one.name}: the request at {rq.sector} is tried again"
             return
@@ -157,7 +165,7 @@ class LoopAudit:
             audit_counters(one)
             audit_workers(one)
             audit_idle(one, int(self.world.sim.events.now_ns))
-        for task in self.tasks:
+        for task in [*self.world.tasks, *self.tasks]:
             self.audit_pending(task)
 
     def audit_pending(self, task: Task) -> None:

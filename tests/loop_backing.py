@@ -42,6 +42,10 @@ class Dice:
     short_write: int = 0
     short_read: int = 0
     no_punch: int = 0
+    stubborn: int = 0
+    """A blocking operation says EAGAIN."""
+    lost_sectors: int = 0
+    """So much shorter is the file than it was when the device was bound."""
     ns: int = 20_000
     """What an operation takes."""
 
@@ -113,6 +117,10 @@ class MemoryFile(Backing):
         """Return the size."""
         return len(self.bytes)
 
+    def end(self) -> int:
+        """Return where reads end now."""
+        return len(self.bytes) - self.dice.lost_sectors * SECTOR
+
     def lower_queue_name(self) -> str:
         """Return that there is none."""
         return ""
@@ -175,12 +183,14 @@ class MemoryFile(Backing):
         """Move the bytes."""
         if self.hits(self.dice.error):
             return -EIO
+        if self.hits(self.dice.stubborn) and not call.flags & IOCB_NOWAIT and call.op != FILE_FSYNC:
+            return -EAGAIN
         op, pos, nbytes = call.op, int(call.pos), int(call.nbytes)
         if op == FILE_FSYNC:
             self.durable[:] = self.bytes
             return 0
         if op == FILE_READ:
-            nbytes = max(0, min(nbytes, len(self.bytes) - pos))
+            nbytes = max(0, min(nbytes, self.end() - pos))
             if nbytes > SECTOR and self.hits(self.dice.short_read):
                 nbytes = SECTOR * (1 + int(self.rng.below(nbytes // SECTOR - 1)))
             if call.data is not None:

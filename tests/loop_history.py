@@ -64,6 +64,8 @@ class History:
         self.by_serial: dict[int, Effect] = {}
         self.looks: dict[int, list[Look]] = {}
         """By sector: what reads have seen of writes, for linear()."""
+        self.is_lossy = False
+        """Writeback may fail and drop pages: what is not durable yet may be lost, and a flush will say so."""
 
     # -- what happens
 
@@ -118,6 +120,8 @@ class History:
 
     def is_overwritten(self, effect: Effect, sector: int, before: int) -> bool:
         """Say whether a write that began after effect had ended was acknowledged before a time."""
+        if self.is_lossy:
+            return self.is_lost(effect, sector, before)
         if effect.end < 0:
             return False
         return any(one.is_ok and one.start > effect.end and 0 <= one.end < before for one in self.of[sector])

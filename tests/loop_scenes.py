@@ -33,7 +33,8 @@ POLICIES = ("workqueue", "per_command", "sync_read", "nowait_first", "rfc_safe")
 """All that keep every promise; rfc_exact is for the mutation tests."""
 
 Step = tuple[Any, ...]
-"""("io", loop, op, flags, sector, sectors), ("wait", at most in flight), ("sleep", ns), ("plug",), ("unplug",)."""
+"""("io", loop, op, flags, sector, sectors), ("wait", at most in flight), ("sleep", ns), ("plug",), ("unplug",),
+("cpu", where it goes on)."""
 Pick = Callable[[Sequence[Any]], Any]
 
 APART, GUARDED, FREE = "apart", "guarded", "free"
@@ -63,6 +64,9 @@ class Loop:
     kind: str = "ext4"
     layout: str = "mapped"
     """Of the image, before anything: "mapped", "hole", "unwritten", "shared", "mixed"."""
+    align_bytes: int = 0
+    """STATX_DIOALIGN of the file; 0: the disk's sector."""
+    is_nodatacow: bool = False
     free_bytes: int = 0
     """What the file system has left; 0: enough."""
     compat: tuple[str, ...] = ()
@@ -70,7 +74,8 @@ class Loop:
 
     def has_errors(self) -> bool:
         """Say whether an I/O may fail, the disk's own faults apart."""
-        return self.dice.error > 0 or self.free_bytes > 0 or self.is_read_only
+        dice = self.dice
+        return self.free_bytes > 0 or self.is_read_only or dice.error + dice.stubborn + dice.lost_sectors > 0
 
 
 @dataclass
@@ -99,11 +104,15 @@ class Scene:
     faults: dict[str, int] = field(default_factory=dict)
     seed: int = 1
     scripts: list[Script] = field(default_factory=list)
-    max_events: int = 200_000
+    max_events: int = 40_000
 
     def is_leaf(self, loop: int) -> bool:
         """Say whether no other loop device lies on a loop device."""
-        return all(other.below != "loop" or at != loop + 1 for at, other in enumerate(self.loops))
+        return loop + 1 == len(self.loops) or self.loops[loop + 1].below != "loop"
+
+    def leaves(self) -> list[int]:
+        """Return the loop devices that tasks use."""
+        return [at for at in range(len(self.loops)) if self.is_leaf(at)]
 
 
 def with_policy(scene: Scene, policy: str) -> Scene:
@@ -183,23 +192,37 @@ def random_dice(pick: Pick) -> Dice:
 
 def random_loop(pick: Pick, policy: str, is_first: bool) -> Loop:
     """Draw one device."""
-    below = "memory"
+    below = pick(["memory", "file", "file", "bdev"]) if is_first else pick(["memory", "file", "file"])
+    kind = pick(["ext4", "xfs", "xfs", "btrfs", "f2fs", "overlayfs", "tmpfs"])
+    # What has no attempts without sleeping would sleep in the submitter under v4, which is a violation by itself.
+    variants = ["fixed", "fixed", "v5"] if kind in ("overlayfs", "tmpfs") else ["fixed", "fixed", "v5", "v4"]
     return Loop(
         policy=policy,
         is_direct=pick([True, True, True, False]),
         hw_queues=pick([1, 1, 2, 3]),
         depth=pick([1, 2, 4, 16]),
         hint=pick([True, True, False]),
-        variant=pick(["fixed", "fixed", "v5", "v4"]) if policy == "nowait_first" else "fixed",
+        variant=pick(variants) if policy == "nowait_first" else "fixed",
         offset_bytes=pick([0, 0, 4096, 8192, 512]),
         batch_plug=pick([False, True]),
         scheduler=pick(["none", "none", "mq-deadline", "bfq"]),
         max_sectors=pick([0, 0, 16, 64]),
         below=below,
         dice=random_dice(pick),
-        kind=pick(["ext4", "xfs", "xfs", "btrfs", "f2fs", "overlay", "tmpfs"]),
+        kind=kind,
+        align_bytes=pick([0, 0, 0, 4096]),
+        is_nodatacow=pick([False, False, True]),
+        free_bytes=pick([0, 0, 0, 0, 65536]),
         layout=pick(["mapped", "mapped", "hole", "unwritten", "shared", "mixed"]),
     )
+
+
+def nested(lower: Loop, upper: Loop) -> list[Loop]:
+    """Put the second device's file on the first device."""
+    kinds = {"tmpfs": "ext4"}
+    below = "file" if lower.below == "memory" else lower.below
+    lower = replace(lower, below=below, kind=kinds.get(lower.kind, lower.kind), free_bytes=0)
+    return [lower, replace(upper, below="loop", kind=kinds.get(upper.kind, upper.kind))]
 
 
 def random_faults(pick: Pick) -> dict[str, int]:
@@ -217,26 +240,28 @@ def random_faults(pick: Pick) -> dict[str, int]:
     return faults if any(value for name, value in faults.items() if name.endswith("_ppm")) else {}
 
 
-def random_scripts(pick: Pick, leaves: list[int], mode: str) -> list[Script]:
-    """Draw the submitters; apart: each has a stripe of its own."""
+def random_scripts(pick: Pick, leaves: list[int], mode: str, begin: int = 0, end: int = IMAGE_SECTORS) -> list[Script]:
+    """Draw submitters in a range of sectors; apart: each has a stripe of its own."""
     nr_tasks = pick([1, 2, 3, 4])
     paths = pick([PATHS, PATHS, ["/"], ["/a"], ["/a", "/b"]])
     scripts: list[Script] = []
     for task in range(nr_tasks):
-        low, high = 0, IMAGE_SECTORS
+        low, high = begin, end
         if mode == APART:
-            low, high = IMAGE_SECTORS * task // nr_tasks, IMAGE_SECTORS * (task + 1) // nr_tasks
+            low, high = (begin + (end - begin) * at // nr_tasks // 8 * 8 for at in (task, task + 1))
         loop = pick(leaves)
         steps = [step for _ in range(pick([1, 2, 3, 5])) for step in random_phase(pick, loop, low, high)]
         scripts.append(Script(pick(paths), pick([0, 0, 100 * US]), steps))
     return scripts
 
 
-def random_scene(pick: Pick) -> Scene:
-    """Draw any small world."""
+def random_scene(pick: Pick, mode: str = "") -> Scene:
+    """Draw any small world, of a mode or of any."""
     policies = pick([POLICIES, POLICIES, ("workqueue",), ("nowait_first",), ("nowait_first",)])
     loops = [random_loop(pick, pick(policies), at == 0) for at in range(pick([1, 1, 2]))]
-    mode = pick([GUARDED, GUARDED, APART, FREE])
+    if len(loops) == 2 and pick([False, True]):
+        loops = nested(*loops)
+    mode = mode or pick([GUARDED, GUARDED, APART, FREE])
     scene = Scene(
         rules=pick(PRESET_NAMES),
         cpus=pick([1, 2, 4]),
@@ -251,5 +276,5 @@ def random_scene(pick: Pick) -> Scene:
         faults=random_faults(pick),
         seed=pick(range(1, 1000)),
     )
-    scene.scripts = random_scripts(pick, [at for at in range(len(loops)) if scene.is_leaf(at)], mode)
+    scene.scripts = random_scripts(pick, scene.leaves(), mode)
     return scene

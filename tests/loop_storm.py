@@ -5,10 +5,10 @@ What must hold is looked at by loop_audit.py after each event; what an image may
 
 from __future__ import annotations
 
+import loop_files
 from loop_audit import LoopAudit
-from loop_backing import MemoryFile
 from loop_history import SECTOR, History, payload
-from loop_scenes import APART, FREE, GUARDED, IMAGE_SECTORS, Loop, Scene, Step
+from loop_scenes import APART, FREE, GUARDED, IMAGE_SECTORS, Loop, Scene, Script, Step
 from loop_tasks import LoopBio, LoopTask
 
 from blktwin.block.bfq.scheduler import Bfq
@@ -40,10 +40,12 @@ from blktwin.rng import Rng
 from blktwin.sim.costs import Costs
 from blktwin.sim.devices.base import SimDevice
 from blktwin.sim.faults import Faults
+from blktwin.sim.image import Image
 from blktwin.sim.machine import SimMachine
 from blktwin.sim.stages import StageTrace
 
 DISK_SECTORS = 1 << 16
+SWEEPER_PID = 9_000
 COSTS_NS = {
     "submit": 300,
     "alloc": 100,
@@ -91,6 +93,8 @@ class LoopStorm(StageTrace):
         assert rules is not None
         self.rules: Rules = rules
         self.clock = 0
+        self.next_byte = 1 << 20
+        """Where the next file begins on the disk."""
         self.bios: list[LoopBio] = []
         self.disk = self.make_disk()
         self.files: list[Backing] = []
@@ -98,6 +102,8 @@ class LoopStorm(StageTrace):
         for at, loop in enumerate(scene.loops):
             self.add_loop(at, loop)
         self.histories = [History(IMAGE_SECTORS) for _ in scene.loops]
+        for history in self.histories:
+            history.is_lossy = scene.faults.get("io_error_ppm", 0) > 0
         self.tasks = [LoopTask(self, pid + 1, script) for pid, script in enumerate(scene.scripts)]
         self.audit = LoopAudit(self)
         self.rng = Rng(scene.seed, 99)
@@ -115,6 +121,7 @@ class LoopStorm(StageTrace):
         limits.has_fua = scene.disk_has_fua
         nr_queues = min(scene.disk_hw_queues, scene.cpus)
         self.disk_device = DiskDevice(self.sim, scene, nr_queues)
+        self.store = self.disk_device.store = Image(scene.disk_has_cache)
         q = RequestQueue(
             self.sim,
             self.rules,
@@ -144,6 +151,11 @@ class LoopStorm(StageTrace):
         config.sizelimit_bytes = loop.sizelimit_bytes
         config.compat.enable(loop.compat)
         file = self.make_file(at, loop)
+        if loop.below == "bdev":
+            # Its part of the whole disk.
+            config.offset_bytes += self.next_byte
+            config.sizelimit_bytes = loop_files.image_bytes(self, at)
+            self.next_byte += config.sizelimit_bytes + 2 * loop_files.PAGE_BYTES
         self.files.append(file)
         device = LoopDevice(self.sim, self.rules, f"loop{at}", config, file, elevator_of(loop.scheduler), 0)
         device.q.dev = (7, at)
@@ -153,8 +165,7 @@ class LoopStorm(StageTrace):
 
     def make_file(self, at: int, loop: Loop) -> Backing:
         """Build the file below a loop device."""
-        nbytes = loop.offset_bytes + IMAGE_SECTORS * SECTOR
-        return MemoryFile(self.sim, nbytes, loop.dice, self.scene.seed + at)
+        return loop_files.make_file(self, at, loop)
 
     # -- what tasks do
 
@@ -195,7 +206,8 @@ class LoopStorm(StageTrace):
         self.bios.append(bio)
         task.in_flight.append(bio)
         if op == REQ_OP_WRITE and bio.length:
-            serial = len(self.bios)
+            task.nr_writes += 1
+            serial = task.pid << 32 | task.nr_writes
             bio.data = payload(serial, bio.first, bio.length)
             bio.effect = self.histories[loop].write(serial, bio.first, bio.length, bio.queued_at)
         elif op in (REQ_OP_DISCARD, REQ_OP_WRITE_ZEROES):
@@ -229,7 +241,8 @@ class LoopStorm(StageTrace):
         """I5: an error has a cause: only NOWAIT may end in EAGAIN, only discards can be unsupported."""
         status = bio.status
         if status == BLK_STS_AGAIN:
-            assert bio.wants & REQ_NOWAIT, f"L3: the {self.name_of(bio)} ends in EAGAIN"
+            is_meant = bio.wants & REQ_NOWAIT or self.scene.loops[bio.loop].dice.stubborn
+            assert is_meant, f"L3: the {self.name_of(bio)} ends in EAGAIN"
         elif status == BLK_STS_NOTSUPP:
             assert bio.op > REQ_OP_WRITE, f"I5: the {self.name_of(bio)} is not supported"
         elif status != BLK_STS_OK:
@@ -245,15 +258,11 @@ class LoopStorm(StageTrace):
 
     def image(self, loop: int) -> bytes:
         """Return what a device's image holds now."""
-        file = self.files[loop]
-        assert isinstance(file, MemoryFile)
-        return bytes(file.bytes[self.scene.loops[loop].offset_bytes :])
+        return loop_files.image_of(self, loop)
 
     def power_cut(self, loop: int) -> bytes:
         """Return what a power cut now would leave of a device's image."""
-        file = self.files[loop]
-        assert isinstance(file, MemoryFile)
-        return file.power_cut(self.rng)[self.scene.loops[loop].offset_bytes :]
+        return loop_files.after_power_cut(self, loop)
 
     # -- what passes
 
@@ -286,6 +295,15 @@ class LoopStorm(StageTrace):
 
     def run(self) -> int:
         """Run to the end under all checks, with a look at what a power cut would leave now and then."""
+        fired = self.run_tasks()
+        self.check_images()
+        self.sweep()
+        fired += self.run_tasks()
+        self.finish()
+        return fired
+
+    def run_tasks(self) -> int:
+        """Fire all events that there are."""
         sim = self.sim
         fired = 0
         cut_at = int(self.rng.below(100))
@@ -296,16 +314,23 @@ class LoopStorm(StageTrace):
             if fired == cut_at:
                 self.check_power_cut()
                 cut_at += 50 + int(self.rng.below(300))
-        self.finish()
         self.audit.check_end()
-        self.check_images()
         return fired
+
+    def sweep(self) -> None:
+        """Let one more task read every image: what the devices say must agree with the files."""
+        leaves = self.scene.leaves()
+        steps = [("io", loop, REQ_OP_READ, 0, at, 64) for loop in leaves for at in range(0, IMAGE_SECTORS, 64)]
+        task = LoopTask(self, SWEEPER_PID, Script("/", 0, steps))
+        self.tasks.append(task)
+        self.sim.start_task(task, 0, int(self.sim.events.now_ns) + 1000)
 
     def check_power_cut(self) -> None:
         """I6, I7, I8: see what is left."""
         for loop, history in enumerate(self.histories):
-            if self.scene.is_leaf(loop):
-                history.check_crash(self.power_cut(loop), self.tick())
+            image = self.power_cut(loop) if self.scene.is_leaf(loop) else b""
+            if image:
+                history.check_crash(image, self.tick())
 
     def check_images(self) -> None:
         """I3, I5, I8: the image holds what was acknowledged, and the reads fit into one order."""
@@ -313,7 +338,7 @@ class LoopStorm(StageTrace):
             if self.scene.is_leaf(loop):
                 now = self.tick()
                 history.look(self.image(loop), 0, now, now)
-                if self.scene.mode == FREE:
+                if self.scene.mode == FREE and not history.is_lossy:
                     history.linear()
 
 

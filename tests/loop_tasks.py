@@ -26,6 +26,8 @@ class LoopBio(Bio):
         self.loop = loop
         self.first = self.length = 0
         """As submitted: splits and parts change sector and nr_sectors."""
+        self.number = task.at
+        """Its place in the script."""
         self.wants = 0
         """The flags it was submitted with."""
         self.effect: Effect | None = None
@@ -62,6 +64,8 @@ class LoopTask(Task):
         self.steps = script.steps
         self.at = 0
         self.in_flight: list[LoopBio] = []
+        self.nr_writes = 0
+        """Their bytes do not depend on what other tasks do."""
         self.is_waiting = False
         self.wakes_at = -1
         self.alarm = Alarm(self)
@@ -95,6 +99,9 @@ class LoopTask(Task):
                 start_plug(self, self.own_plug)
             elif step[0] == "unplug" and self.plug is not None:
                 finish_plug(machine, self)
+            elif step[0] == "cpu":
+                # Preempted, and moved; what it has plugged moves with it.
+                self.cpu = step[1]
             self.at += 1
         if self.plug is not None:
             finish_plug(machine, self)
