@@ -71,6 +71,8 @@ class SyncThread(IoThread):
                         return
                     self.leave_submission()
                 if not self.unit.is_done:
+                    if self.machine.has_preemption:
+                        self.machine.cond_resched(self)
                     return
                 if not self.io_done():
                     continue

@@ -46,6 +46,7 @@ COST_NAMES: Final = (
     "queue_share",
     "aio_prep",
     "irq_shared",
+    "tag_wait",
 )
 OPTIONAL: Final = COST_NAMES[COST_NAMES.index("loop") :]
 """Costs that only jobs on loop devices pay, or on queues that many CPUs share, and finer parts of others; 0 in a host
@@ -99,6 +100,8 @@ class Costs(OptionalCosts):
         """Checks and limits of one bio."""
         self.alloc_ns: i64 = 0
         """Tag and request."""
+        self.tag_wait_ns: i64 = 0
+        """A look for a tag when there is none: run the queue, look again, stand in line; sleep is paid besides."""
         self.merge_ns: i64 = 0
         self.plug_ns: i64 = 0
         """Per plug: start and flush."""

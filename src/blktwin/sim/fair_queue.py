@@ -70,6 +70,8 @@ class Entity:
         """Where it stands, or stood last."""
         self.is_on: bool = False
         self.is_new: bool = True
+        self.is_delayed: bool = False
+        """It sleeps, but stands in its queue until that owes it nothing (fair_ticks.py)."""
         self.next: Entity | None = None
         self.before: Entity | None = None
         self.group: CpuGroup | None = None
@@ -160,6 +162,10 @@ class FairQueue:
     def enqueue(self, se: Entity) -> None:
         """Take an entity that has woken, is new, or comes from another CPU."""
         self.place(se)
+        self.add(se)
+
+    def add(self, se: Entity) -> None:
+        """Take an entity where its vruntime stands."""
         se.queue = self
         se.is_on = True
         se.is_new = False
@@ -251,10 +257,7 @@ class FairQueue:
 
         Kernel: update_curr() and update_deadline(), check_preempt_tick(), kernel/sched/fair.c, v6.12 and v5.10.
         """
-        step = ns * NICE_0 // se.weight
-        se.vruntime += step
-        se.ran_ns += ns
-        self.sum += step * se.weight
+        self.run_on(se, ns)
         params = self.params
         if params.is_eevdf:
             self.move_base()
@@ -266,6 +269,13 @@ class FairQueue:
             return self.nr > 1
         self.move_base()
         return self.nr > 1 and self.cfs_budget(se) <= 0
+
+    def run_on(self, se: Entity, ns: i64) -> None:
+        """Move se's vruntime."""
+        step = ns * NICE_0 // se.weight
+        se.vruntime += step
+        se.ran_ns += ns
+        self.sum += step * se.weight
 
     def budget(self, se: Entity) -> i64:
         """Return for how many ns of CPU time se may go on if nobody wakes; -1: for ever."""

@@ -24,7 +24,7 @@ CPU_NUMBERS: Final = {
 }
 CPU_TIMES: Final = ("slice", "latency", "granularity", "wakeup_granularity", "deep_idle", "deep_after")
 CPU_TIME_MIN_NS: Final = 1_000
-CPU_FLAGS: Final = ("eas", "overutilized_gate")
+CPU_FLAGS: Final = ("eas", "overutilized_gate", "ticks")
 CPU_CHOICES: Final = {"sched": SCHEDS, "worker_scope": SCOPES}
 CPU_KEYS: Final = (*CPU_CHOICES, *CPU_LISTS, *CPU_NUMBERS, *CPU_TIMES, *CPU_FLAGS)
 KEYS: Final = ("source", "inherit", *RANGES, *CPU_KEYS, *COST_NAMES)

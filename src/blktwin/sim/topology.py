@@ -54,6 +54,8 @@ class CpuSpec:
         """What a workqueue with max_active 0 gets: 1024 since 6.13, 256 before."""
         self.irq_cpus: list[int] = []
         """CPUs that take turns with interrupts of queues that serve several CPUs; empty: where it was issued."""
+        self.ticks: bool = False
+        """eevdf in detail (fair_ticks.py): slices end at ticks; tasks may lose the CPU where the kernel allows it."""
         self.deep_idle_ns: int = 0
         """Added to idle_exit after deep_after_ns of idling."""
         self.deep_after_ns: int = 0
@@ -87,6 +89,8 @@ class CpuSpec:
                 return name, f"there is no CPU {beyond[0]} of {nr_cpus}"
         if self.eas and self.sched == "fifo":
             return "eas", "needs sched = cfs or eevdf"
+        if self.ticks and self.sched != "eevdf":
+            return "ticks", "needs sched = eevdf"
         if self.eas and len(set(self.capacity)) < 2:
             return "eas", "needs CPUs of different capacity"
         if self.capacity and self.uclamp_min > max(self.capacity):

@@ -89,6 +89,10 @@ class CostTrace(Tracepoints):
             hctx.cost_slot = sharers
         machine.local_ns += self.costs.queue_share_ns * sharers.add(cpu)
 
+    def tag_wait(self, task: Task) -> None:
+        """Charge a look for a tag that fails."""
+        self.machine.local_ns += self.costs.tag_wait_ns
+
     def bio_backmerge(self, bio: Bio, rq: Request) -> None:
         """Charge a merge."""
         self.machine.local_ns += self.costs.merge_ns
@@ -254,4 +258,5 @@ class RecordingTrace(CostTrace):
 
     def tag_wait(self, task: Task) -> None:
         """Record a sleep for a tag."""
+        super().tag_wait(task)
         self.row("TW", "", "N", 0, 0)
