@@ -182,6 +182,13 @@ class Machine:
         """Say whether task, which runs and could go on, must return from its step now; it runs again by itself."""
         return False
 
+    def is_to_come(self, task: Task, time_ns: i64) -> bool:
+        """Say whether time_ns, another's clock, is still to come for task, which must then return; it runs again then.
+
+        Only where code runs ahead of the events can it be.
+        """
+        return False
+
     @abstractmethod
     def raise_softirq(self, work: Work, cpu: int) -> None:
         """Run work on cpu in interrupt context, soon."""

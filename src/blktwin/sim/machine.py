@@ -271,6 +271,14 @@ class SimMachine(Machine):
         cpu.requeue(task)
         return True
 
+    def is_to_come(self, task: Task, time_ns: i64) -> bool:
+        """Let task sleep until time_ns unless that has come."""
+        if time_ns <= self.local_ns:
+            return False
+        task.runnable_at_ns = time_ns
+        self.cpus[task.cpu].push(task, False)
+        return True
+
     def raise_softirq(self, work: Work, cpu: int) -> None:
         """Run work in an interrupt on cpu at the local time."""
         if work.is_pending:

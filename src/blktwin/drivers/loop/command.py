@@ -75,6 +75,8 @@ class LoopCommand(FileCall):
         """data is a copy of what is in several bios."""
         self.nr_frozen: i64 = 0
         """How often it has taken the file system's freeze protection."""
+        self.queued_at_ns: i64 = 0
+        """When it was given to a worker, on the clock of who did."""
         self.next: LoopCommand | None = None
         self.work: CommandWork | None = None
 

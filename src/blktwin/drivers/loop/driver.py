@@ -184,6 +184,7 @@ class LoopDriver(Driver):
                             parent = cgroup.parent
                         reason = REASON_ROOT_FALLBACK
                         worker = self.root_worker
+        cmd.queued_at_ns = self.machine.now_ns()
         cmd.cgroup = cgroup
         cmd.reason = reason
         if cmd.is_charged:

@@ -65,6 +65,8 @@ class LoopWorker(BlockingWork):
                 if cmd is None:
                     self.keep_stale(None)
                     break
+                if machine.is_to_come(worker, cmd.queued_at_ns):
+                    return False
                 self.head = cmd.next
                 cmd.next = None
                 self.executing = cmd
