@@ -11,6 +11,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from blktwin.block.bio import REQ_IDLE, REQ_NOWAIT, REQ_OP_READ, REQ_OP_WRITE, REQ_SYNC
 from blktwin.block.machine import Task
 from blktwin.drivers.backing import EAGAIN, EINVAL, EIOCBQUEUED, ENOSPC, IOCB_NOWAIT
 from blktwin.sim.files.extents import BLOCK, BLOCK_SHIFT, HOLE, MAPPED, SHARED, UNWRITTEN
@@ -33,6 +34,8 @@ CONVERT: Final = 11
 def advance_direct(op: FileOp, task: Task) -> i64:
     """Go on with a direct read or write."""
     call = op.call
+    if call.step == START and is_simple(op):
+        return submit_simple(op, task)
     if call.step <= LOCK:
         answer = begin(op) if call.step == START else GO
         if answer == GO:
@@ -61,14 +64,60 @@ def advance_direct(op: FileOp, task: Task) -> i64:
     return wait_sync(op, task)
 
 
+def is_simple(op: FileOp) -> bool:
+    """Say whether an operation is one bio and nothing else: whole mapped blocks, no page cached, no lock contended."""
+    file = op.file
+    call = op.call
+    pos = call.pos
+    nbytes = call.nbytes
+    if not file.may_be_simple or not file.extents.is_plain or file.cache.nr_pages > 0:
+        return False
+    if (pos | nbytes) & (BLOCK - 1) or nbytes > BIO_MAX_BYTES or nbytes <= 0 or pos < 0 or pos + nbytes > file.size:
+        return False
+    lock = file.inode_lock
+    if lock.is_written or lock.head is not None:
+        return False
+    lock = file.map_lock
+    return not lock.is_written and lock.head is None
+
+
+def submit_simple(op: FileOp, task: Task) -> i64:
+    """Do what all the steps below come to for a simple operation."""
+    file = op.file
+    call = op.call
+    pos = call.pos
+    flags: i64 = 0
+    bio_op: i64 = REQ_OP_READ
+    if call.op & 1:
+        bio_op = REQ_OP_WRITE
+        flags = REQ_SYNC | REQ_IDLE
+        file.is_meta_dirty = True
+    if call.flags & IOCB_NOWAIT:
+        flags |= REQ_NOWAIT
+    op.size = call.nbytes
+    op.pos = op.end = pos + call.nbytes
+    file.dio_in_flight += 1
+    op.is_counted = True
+    op.refs = 1
+    file.inode_lock.nr_readers += 1
+    if not op.submit(bio_op, flags, file.base_sector + (pos >> 9), call.nbytes >> 9, call.data, 0):
+        op.has_lock = True
+        call.step = SUBMIT
+        return SLEEP
+    file.inode_lock.release(False)
+    return let_go(op, task)
+
+
 def begin(op: FileOp) -> i64:
     """Check the range."""
     call = op.call
     file = op.file
     pos = call.pos
     nbytes = call.nbytes
-    if (pos | nbytes) & (file.dio_align_bytes - 1):
+    if (pos | nbytes) & (file.dio_align_bytes - 1) or pos < 0 or nbytes < 0:
         return op.fail(EINVAL)
+    if nbytes == 0:
+        return op.done(0)
     if call.op & 1 == 1:
         if file.is_read_only:
             return op.fail(EBADF)

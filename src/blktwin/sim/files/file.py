@@ -66,6 +66,10 @@ class SimFile(BlockFile):
             raise ConfigError(f"a file on {fs.kind} needs a device")
         self.inode_lock: InodeLock = InodeLock(machine)
         self.map_lock: InodeLock = InodeLock(machine)
+        self.may_be_simple: bool = not (
+            self.cow_all or self.is_read_only or fs.write_is_exclusive or fs.nowait_read_max > 0
+        )
+        """Direct I/O may be a bio and nothing else (direct.py is_simple())."""
         self.dio_in_flight: i64 = 0
         self.drain_waiters: list[Task] = []
         self.dio_done_wq: WorkQueue = machine.alloc_workqueue("dio/" + self.lower_queue_name(), 0)
