@@ -93,6 +93,10 @@ class Scene:
 
     rules: str = "6.12"
     cpus: int = 1
+    cpu_spec: dict[str, Any] = field(default_factory=dict)
+    """What differs from CpuSpec()."""
+    costs: dict[str, int] = field(default_factory=dict)
+    """What differs from loop_storm.py's."""
     mode: str = GUARDED
     loops: list[Loop] = field(default_factory=lambda: [Loop()])
     disk_scheduler: str = "none"
@@ -104,6 +108,8 @@ class Scene:
     faults: dict[str, int] = field(default_factory=dict)
     seed: int = 1
     scripts: list[Script] = field(default_factory=list)
+    later: list[Script] = field(default_factory=list)
+    """Run when those have ended, and direct I/O has been switched on or off where that is possible (I11)."""
     max_events: int = 40_000
 
     def is_leaf(self, loop: int) -> bool:
@@ -186,6 +192,7 @@ def random_dice(pick: Pick) -> Dice:
         short_write=pick([0, 200_000]) if is_bad else 0,
         short_read=pick([0, 200_000]) if is_bad else 0,
         no_punch=pick([0, 0, 300_000]) if is_bad else 0,
+        lost_sectors=pick([0, 0, 0, 100]) if is_bad else 0,
         ns=pick([2 * US, 20 * US, 200 * US]),
     )
 
@@ -205,6 +212,7 @@ def random_loop(pick: Pick, policy: str, is_first: bool) -> Loop:
         variant=pick(variants) if policy == "nowait_first" else "fixed",
         offset_bytes=pick([0, 0, 4096, 8192, 512]),
         batch_plug=pick([False, True]),
+        is_read_only=pick([False] * 15 + [True]),
         scheduler=pick(["none", "none", "mq-deadline", "bfq"]),
         max_sectors=pick([0, 0, 16, 64]),
         below=below,
@@ -217,11 +225,27 @@ def random_loop(pick: Pick, policy: str, is_first: bool) -> Loop:
     )
 
 
+def random_cpus(pick: Pick, cpus: int) -> dict[str, Any]:
+    """Draw what kind of CPUs there are, and where kernel workers run."""
+    sched = pick(["fifo", "fifo", "fifo", "cfs", "eevdf"])
+    spec: dict[str, Any] = {"sched": sched}
+    if sched == "eevdf":
+        spec["ticks"] = pick([False, True])
+    if sched != "fifo" and cpus > 1 and pick([False, True]):
+        spec["capacity"] = [512] + [1024] * (cpus - 1)
+        spec["eas"] = pick([False, True])
+    if pick([False, False, True]):
+        spec["worker_cpus"] = [cpus - 1]
+    spec["worker_max_active"] = pick([1024, 1024, 1, 2])
+    spec["worker_scope"] = pick(["cache", "cpu", "system"])
+    return spec
+
+
 def nested(lower: Loop, upper: Loop) -> list[Loop]:
     """Put the second device's file on the first device."""
     kinds = {"tmpfs": "ext4"}
     below = "file" if lower.below == "memory" else lower.below
-    lower = replace(lower, below=below, kind=kinds.get(lower.kind, lower.kind), free_bytes=0)
+    lower = replace(lower, below=below, kind=kinds.get(lower.kind, lower.kind), free_bytes=0, is_read_only=False)
     return [lower, replace(upper, below="loop", kind=kinds.get(upper.kind, upper.kind))]
 
 
@@ -262,9 +286,12 @@ def random_scene(pick: Pick, mode: str = "") -> Scene:
     if len(loops) == 2 and pick([False, True]):
         loops = nested(*loops)
     mode = mode or pick([GUARDED, GUARDED, APART, FREE])
+    cpus = pick([1, 2, 4])
     scene = Scene(
         rules=pick(PRESET_NAMES),
-        cpus=pick([1, 2, 4]),
+        cpus=cpus,
+        cpu_spec=random_cpus(pick, cpus),
+        costs={"worker_new": pick([0, 50 * US]), "worker_wake": pick([0, 5 * US])},
         mode=mode,
         loops=loops,
         disk_scheduler=pick(["none", "none", "mq-deadline", "bfq"]),
@@ -277,4 +304,6 @@ def random_scene(pick: Pick, mode: str = "") -> Scene:
         seed=pick(range(1, 1000)),
     )
     scene.scripts = random_scripts(pick, scene.leaves(), mode)
+    if pick([False, False, True]):
+        scene.later = random_scripts(pick, scene.leaves(), mode)
     return scene

@@ -5,6 +5,8 @@ What must hold is looked at by loop_audit.py after each event; what an image may
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import loop_files
 from loop_audit import LoopAudit
 from loop_history import SECTOR, History, payload
@@ -36,6 +38,7 @@ from blktwin.drivers.backing import Backing
 from blktwin.drivers.hardware import HardwareDriver
 from blktwin.drivers.loop.config import LoopConfig
 from blktwin.drivers.loop.device import LoopDevice
+from blktwin.errors import ConfigError
 from blktwin.rng import Rng
 from blktwin.sim.costs import Costs
 from blktwin.sim.devices.base import SimDevice
@@ -43,8 +46,10 @@ from blktwin.sim.faults import Faults
 from blktwin.sim.image import Image
 from blktwin.sim.machine import SimMachine
 from blktwin.sim.stages import StageTrace
+from blktwin.sim.topology import CpuSpec
 
 DISK_SECTORS = 1 << 16
+LATER_PID = 5_000
 SWEEPER_PID = 9_000
 COSTS_NS = {
     "submit": 300,
@@ -83,10 +88,15 @@ class LoopStorm(StageTrace):
 
     def __init__(self, scene: Scene) -> None:
         costs = Costs()
-        costs.update(COSTS_NS)
+        costs.update(COSTS_NS | scene.costs)
         super().__init__(costs)
         self.scene = scene
-        self.sim = SimMachine(self, nr_cpus=scene.cpus, hz=250, costs=costs, faults=Faults(scene.seed, scene.faults))
+        spec = CpuSpec()
+        for name, value in scene.cpu_spec.items():
+            assert hasattr(spec, name), f"CPUs have no {name}"
+            setattr(spec, name, value)
+        faults = Faults(scene.seed, scene.faults)
+        self.sim = SimMachine(self, nr_cpus=scene.cpus, hz=250, costs=costs, faults=faults, spec=spec)
         self.bind(self.sim)
         self.sim.cpus_per_cache = max(1, scene.cpus // 2)
         rules = preset(scene.rules)
@@ -104,11 +114,18 @@ class LoopStorm(StageTrace):
         self.histories = [History(IMAGE_SECTORS) for _ in scene.loops]
         for history in self.histories:
             history.is_lossy = scene.faults.get("io_error_ppm", 0) > 0
-        self.tasks = [LoopTask(self, pid + 1, script) for pid, script in enumerate(scene.scripts)]
+        self.tasks: list[LoopTask] = []
         self.audit = LoopAudit(self)
         self.rng = Rng(scene.seed, 99)
-        for task, script in zip(self.tasks, scene.scripts, strict=True):
-            self.sim.start_task(task, task.pid % scene.cpus, script.start_ns + 100 * task.pid)
+        self.start(scene.scripts, 1)
+
+    def start(self, scripts: list[Script], first_pid: int) -> None:
+        """Start tasks."""
+        now_ns = int(self.sim.events.now_ns)
+        for pid, script in enumerate(scripts, first_pid):
+            task = LoopTask(self, pid, script)
+            self.tasks.append(task)
+            self.sim.start_task(task, pid % self.scene.cpus, now_ns + script.start_ns + 100 * pid)
 
     # -- building
 
@@ -297,6 +314,12 @@ class LoopStorm(StageTrace):
         """Run to the end under all checks, with a look at what a power cut would leave now and then."""
         fired = self.run_tasks()
         self.check_images()
+        if self.scene.later:
+            for device in self.loops:
+                switch_direct_io(device)
+            self.start(self.scene.later, LATER_PID)
+            fired += self.run_tasks()
+            self.check_images()
         self.sweep()
         fired += self.run_tasks()
         self.finish()
@@ -321,9 +344,7 @@ class LoopStorm(StageTrace):
         """Let one more task read every image: what the devices say must agree with the files."""
         leaves = self.scene.leaves()
         steps = [("io", loop, REQ_OP_READ, 0, at, 64) for loop in leaves for at in range(0, IMAGE_SECTORS, 64)]
-        task = LoopTask(self, SWEEPER_PID, Script("/", 0, steps))
-        self.tasks.append(task)
-        self.sim.start_task(task, 0, int(self.sim.events.now_ns) + 1000)
+        self.start([Script("/", 0, steps)], SWEEPER_PID)
 
     def check_power_cut(self) -> None:
         """I6, I7, I8: see what is left."""
@@ -337,9 +358,17 @@ class LoopStorm(StageTrace):
         for loop, history in enumerate(self.histories):
             if self.scene.is_leaf(loop):
                 now = self.tick()
-                history.look(self.image(loop), 0, now, now)
+                image = self.image(loop)
+                history.look(image, 0, now, now)
+                assert not (self.loops[loop].driver.is_read_only and any(image)), "I10: a read-only image has changed"
                 if self.scene.mode == FREE and not history.is_lossy:
                     history.linear()
+
+
+def switch_direct_io(device: LoopDevice) -> None:
+    """Switch direct I/O on or off, if the file can do the former."""
+    with suppress(ConfigError):
+        device.set_direct_io(not device.is_direct)
 
 
 def run_scene(scene: Scene) -> LoopStorm:

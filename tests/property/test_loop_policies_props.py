@@ -54,6 +54,7 @@ HALF = IMAGE_SECTORS // 2
 def other_cgroups_change_no_data(pick: Pick) -> None:
     """P2: as many submitters again, elsewhere and in cgroups of their own: what the others write and read stays."""
     scene = apart_scene(pick)
+    scene.later = []
     scene.scripts = random_scripts(pick, scene.leaves(), APART, 0, HALF)
     crowd = [
         replace(script, cgroup="/other" + script.cgroup)
@@ -111,7 +112,7 @@ CHECKS = [same_image_everywhere, other_cgroups_change_no_data, split_requests_ch
 @pytest.mark.parametrize("check", CHECKS)
 def test_metamorphic(check: Callable[[Pick], None]) -> None:
     """P1, P2 and P5 in some worlds."""
-    in_worlds(check, range(8))
+    in_worlds(check, range(6))
 
 
 @pytest.mark.slow
