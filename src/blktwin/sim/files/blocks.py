@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from blktwin.drivers.backing import Backing
-from blktwin.sim.files.extents import BLOCK, BLOCK_SHIFT, HOLE, MAPPED, SHARED, UNWRITTEN, ExtentMap
+from blktwin.sim.files.extents import BLOCK, BLOCK_SHIFT, CHUNK_BLOCKS, HOLE, MAPPED, SHARED, UNWRITTEN, ExtentMap
 from blktwin.sim.files.filesystem import KINDS, FileSystem
 from blktwin.sim.files.pagecache import Page, PageCache
 from blktwin.sim.files.params import FileParams, round_up
@@ -134,35 +134,53 @@ class BlockFile(Backing):
 
     def free_blocks(self, first: i64, last: i64) -> None:
         """Make holes of a range."""
+        extents = self.extents
         block = first
         while block <= last:
-            state = self.extents.state(block)
+            if extents.is_whole_chunk(block, last):
+                index = block // CHUNK_BLOCKS
+                self.take(-BLOCK * (CHUNK_BLOCKS - extents.count(index, HOLE) - extents.count(index, SHARED)))
+                extents.fill(index, HOLE)
+                block += CHUNK_BLOCKS
+                continue
+            state = extents.state(block)
             if state != HOLE:
-                if int(block) in self.extents.cow:
+                if int(block) in extents.cow:
                     self.take(-BLOCK)
                 if state != SHARED:
                     self.take(-BLOCK)
-                self.extents.free(block)
+                extents.free(block)
             block += 1
         self.is_meta_dirty = True
 
     def zero_blocks(self, first: i64, last: i64) -> bool:
-        """Make unwritten blocks of a range; False: no room for its holes."""
+        """Make unwritten blocks of a range; False: no room for its holes, and for what is another file's too."""
+        extents = self.extents
         needs: i64 = 0
         block = first
         while block <= last:
-            if self.extents.state(block) == HOLE:
+            if extents.is_whole_chunk(block, last):
+                index = block // CHUNK_BLOCKS
+                needs += BLOCK * (extents.count(index, HOLE) + extents.count(index, SHARED))
+                block += CHUNK_BLOCKS
+                continue
+            state = extents.state(block)
+            if state == HOLE or state == SHARED:
                 needs += BLOCK
             block += 1
         if not self.take(needs):
             return False
         block = first
         while block <= last:
-            state = self.extents.state(block)
+            if extents.is_whole_chunk(block, last):
+                extents.fill(block // CHUNK_BLOCKS, UNWRITTEN)
+                block += CHUNK_BLOCKS
+                continue
+            state = extents.state(block)
             if state == SHARED:
-                self.extents.free(block)
+                extents.free(block)
             if state != UNWRITTEN:
-                self.extents.set(block, UNWRITTEN)
+                extents.set(block, UNWRITTEN)
             block += 1
         self.is_meta_dirty = True
         return True

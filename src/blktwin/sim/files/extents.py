@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from blktwin.rng import mix32
+from blktwin.rng import MASK32, mix32
 
 HOLE: Final = 0
 MAPPED: Final = 1
@@ -48,6 +48,8 @@ class ExtentMap:
         self.unwritten_below: i64 = 0
         self.shared_below: i64 = 0
         self.chunks: dict[int, bytearray] = {}
+        self.uniform: dict[int, int] = {}
+        """Chunks that were given one state as a whole, and have not been looked at since."""
         self.last_index: i64 = -1
         self.last_chunk: bytearray = bytearray()
         self.moved: dict[int, int] = {}
@@ -95,16 +97,50 @@ class ExtentMap:
             return self.last_chunk
         found = self.chunks.get(int(index))
         if found is None:
-            found = bytearray(CHUNK_BLOCKS)
-            first = index << CHUNK_SHIFT
-            at: i64 = 0
-            while at < CHUNK_BLOCKS:
-                found[at] = int(self.first_state(first + at))
-                at += 1
+            found = self.make_chunk(index)
             self.chunks[int(index)] = found
         self.last_index = index
         self.last_chunk = found
         return found
+
+    def make_chunk(self, index: i64) -> bytearray:
+        """Return a chunk as it was given or drawn."""
+        state = self.uniform.pop(int(index), -1)
+        if state >= 0:
+            return bytearray([state]) * CHUNK_BLOCKS
+        found = bytearray(CHUNK_BLOCKS)
+        first = index << CHUNK_SHIFT
+        at: i64 = 0
+        while at < CHUNK_BLOCKS:
+            found[at] = int(self.first_state(first + at))
+            at += 1
+        return found
+
+    def is_whole_chunk(self, block: i64, last: i64) -> bool:
+        """Say whether a chunk begins at block, ends by last, and may be changed as a whole."""
+        if block & (CHUNK_BLOCKS - 1) or block + CHUNK_BLOCKS - 1 > last:
+            return False
+        return not self.keeps_undo and not self.moved and not self.cow
+
+    def count(self, index: i64, state: i64) -> i64:
+        """Return how many blocks of a chunk are in a state."""
+        known: i64 = self.uniform.get(int(index), -1)
+        if known < 0 and int(index) not in self.chunks and (index + 1) << CHUNK_SHIFT <= self.nr_blocks:
+            # Not drawn yet, and there is only one thing that it can be.
+            if self.shared_below == 0:
+                known = MAPPED
+            elif self.hole_below > MASK32:
+                known = HOLE
+        if known >= 0:
+            return CHUNK_BLOCKS if state == known else 0
+        return self.chunk(index).count(int(state))
+
+    def fill(self, index: i64, state: i64) -> None:
+        """Give all blocks of a chunk one state (is_whole_chunk() has been asked)."""
+        self.chunks.pop(int(index), None)
+        self.uniform[int(index)] = int(state)
+        self.is_plain = False
+        self.last_index = -1
 
     def state(self, block: i64) -> i64:
         """Return what a block is now."""
