@@ -66,6 +66,8 @@ class History:
         """By sector: what reads have seen of writes, for linear()."""
         self.is_lossy = False
         """Writeback may fail and drop pages: what is not durable yet may be lost, and a flush will say so."""
+        self.nr_flushing = 0
+        """Flushes and FUA writes in flight."""
 
     # -- what happens
 
@@ -84,17 +86,20 @@ class History:
         """End a write; is_durable: it was a FUA write that went well."""
         effect.end = now
         effect.is_ok = is_ok
-        if is_durable and is_ok:
+        if is_durable and is_ok and not effect.is_lost:
             effect.durable = now
 
     def flushed(self, start: int, is_ok: bool, now: int) -> None:
-        """See a flush that was submitted at start end now: all acknowledged before it is durable, or never will be."""
+        """See a flush that was submitted at start end now: all acknowledged before it is durable, or never will be.
+
+        An error is told once: flushes and FUA writes that met the failed one may have succeeded without the data.
+        """
         for effect in self.effects:
-            if effect.durable >= 0:
-                continue
             if not is_ok:
-                effect.is_lost = True
-            elif effect.is_ok and not effect.is_lost and 0 <= effect.end < start:
+                if effect.durable < 0 or effect.durable > start:
+                    effect.durable = -1
+                    effect.is_lost = True
+            elif effect.durable < 0 and effect.is_ok and not effect.is_lost and 0 <= effect.end < start:
                 effect.durable = now
 
     # -- what may be seen
@@ -132,12 +137,16 @@ class History:
             place = sector + at
             found = self.candidates(place, bytes(data[at * SECTOR : (at + 1) * SECTOR]))
             legal = [one for one in found if not self.is_overwritten(one, place, start)]
+            if self.is_lossy and self.nr_flushing > 0:
+                continue
             assert legal, f"I4: a read [{start}, {now}] of sector {place} returns {self.old(found)}; {self.tell(place)}"
             if legal[0].serial:
                 self.looks.setdefault(place, []).append(Look(legal[0], start, now))
 
     def check_crash(self, data: bytes, now: int) -> None:
-        """Check the whole image as a power cut at a time has left it."""
+        """Check the whole image as a power cut at a time has left it; not in the middle of what may yet fail."""
+        if self.is_lossy and self.nr_flushing > 0:
+            return
         for place in range(self.nr_sectors):
             found = self.candidates(place, bytes(data[place * SECTOR : (place + 1) * SECTOR]))
             legal = [one for one in found if one.start <= now and not self.is_lost(one, place, now)]

@@ -69,13 +69,17 @@ class Loop:
     is_nodatacow: bool = False
     free_bytes: int = 0
     """What the file system has left; 0: enough."""
+    failing_preps: int = 0
+    """So many preparations find no memory, and so many new workers."""
+    failing_workers: int = 0
     compat: tuple[str, ...] = ()
     """Switches of KernelCompat that are on."""
 
     def has_errors(self) -> bool:
         """Say whether an I/O may fail, the disk's own faults apart."""
         dice = self.dice
-        return self.free_bytes > 0 or self.is_read_only or dice.error + dice.stubborn + dice.lost_sectors > 0
+        causes = dice.error + dice.stubborn + dice.lost_sectors + self.free_bytes + self.failing_preps
+        return causes > 0 or self.is_read_only
 
 
 @dataclass
@@ -105,6 +109,8 @@ class Scene:
     disk_ns: int = 20 * US
     disk_has_cache: bool = True
     disk_has_fua: bool = True
+    disk_zeroes: bool = True
+    """It has write-zeroes."""
     faults: dict[str, int] = field(default_factory=dict)
     seed: int = 1
     scripts: list[Script] = field(default_factory=list)
@@ -213,6 +219,8 @@ def random_loop(pick: Pick, policy: str, is_first: bool) -> Loop:
         offset_bytes=pick([0, 0, 4096, 8192, 512]),
         batch_plug=pick([False, True]),
         is_read_only=pick([False] * 15 + [True]),
+        failing_preps=pick([0] * 7 + [2]),
+        failing_workers=pick([0, 0, 0, 1]),
         scheduler=pick(["none", "none", "mq-deadline", "bfq"]),
         max_sectors=pick([0, 0, 16, 64]),
         below=below,
@@ -245,7 +253,9 @@ def nested(lower: Loop, upper: Loop) -> list[Loop]:
     """Put the second device's file on the first device."""
     kinds = {"tmpfs": "ext4"}
     below = "file" if lower.below == "memory" else lower.below
-    lower = replace(lower, below=below, kind=kinds.get(lower.kind, lower.kind), free_bytes=0, is_read_only=False)
+    lower = replace(
+        lower, below=below, kind=kinds.get(lower.kind, lower.kind), free_bytes=0, is_read_only=False, failing_preps=0
+    )
     return [lower, replace(upper, below="loop", kind=kinds.get(upper.kind, upper.kind))]
 
 
@@ -300,6 +310,7 @@ def random_scene(pick: Pick, mode: str = "") -> Scene:
         disk_ns=pick([5 * US, 20 * US, 200 * US]),
         disk_has_cache=pick([True, True, False]),
         disk_has_fua=pick([True, False]),
+        disk_zeroes=pick([True, True, False]),
         faults=random_faults(pick),
         seed=pick(range(1, 1000)),
     )

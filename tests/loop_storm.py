@@ -136,6 +136,8 @@ class LoopStorm(StageTrace):
         limits.max_sectors = 64
         limits.has_write_cache = scene.disk_has_cache
         limits.has_fua = scene.disk_has_fua
+        if not scene.disk_zeroes:
+            limits.max_write_zeroes_sectors = limits.max_discard_sectors = 0
         nr_queues = min(scene.disk_hw_queues, scene.cpus)
         self.disk_device = DiskDevice(self.sim, scene, nr_queues)
         self.store = self.disk_device.store = Image(scene.disk_has_cache)
@@ -176,6 +178,8 @@ class LoopStorm(StageTrace):
         self.files.append(file)
         device = LoopDevice(self.sim, self.rules, f"loop{at}", config, file, elevator_of(loop.scheduler), 0)
         device.q.dev = (7, at)
+        device.driver.nr_failing_preps = loop.failing_preps
+        device.driver.nr_failing_workers = loop.failing_workers
         if loop.max_sectors:
             device.limits.max_sectors = loop.max_sectors
         self.loops.append(device)
@@ -220,6 +224,7 @@ class LoopStorm(StageTrace):
         bio.sector, bio.nr_sectors = bio.first, bio.length
         bio.nr_segments = segments_of_op(op, bio.length)
         bio.queued_at = self.tick()
+        self.histories[loop].nr_flushing += bio.flushes()
         self.bios.append(bio)
         task.in_flight.append(bio)
         if op == REQ_OP_WRITE and bio.length:
@@ -241,6 +246,7 @@ class LoopStorm(StageTrace):
         history = self.histories[bio.loop]
         is_ok = bio.status == BLK_STS_OK
         self.check_status(bio)
+        history.nr_flushing -= bio.flushes()
         if bio.effect is not None:
             history.ended(bio.effect, is_ok, bool(bio.wants & REQ_FUA), now)
         elif bio.op == REQ_OP_READ and is_ok:
@@ -323,6 +329,11 @@ class LoopStorm(StageTrace):
         self.sweep()
         fired += self.run_tasks()
         self.finish()
+        for device in self.loops[::-1]:
+            device.clear()
+            assert device.state == "unbound", f"L4: {device.name} is {device.state}"
+            workers = device.driver.idle_workers
+            assert workers.nr_made == workers.nr_freed, f"L4: {device.name} has kept workers"
         return fired
 
     def run_tasks(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loop_history import Effect
 from loop_scenes import Script
 
-from blktwin.block.bio import Bio
+from blktwin.block.bio import REQ_FUA, REQ_PREFLUSH, Bio
 from blktwin.block.machine import Task, Timer
 from blktwin.block.plug import Plug
 from blktwin.block.submit import about_to_sleep, finish_plug, resume_submission, start_plug
@@ -37,6 +37,10 @@ class LoopBio(Bio):
     def end_io(self) -> None:
         """Tell the world."""
         self.world.bio_ended(self)
+
+    def flushes(self) -> bool:
+        """Say whether it asks for a flush, before or behind."""
+        return self.wants & (REQ_PREFLUSH | REQ_FUA) != 0
 
     def meets(self, first: int, length: int) -> bool:
         """Say whether it shares a sector with a range."""

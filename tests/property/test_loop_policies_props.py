@@ -17,7 +17,10 @@ from blktwin.block.bio import BLK_STS_OK
 def sound(scene: Scene) -> Scene:
     """Return the same world without errors, and with each task's writes in a part of its own."""
     scene.faults = {name: value for name, value in scene.faults.items() if name != "io_error_ppm"}
-    scene.loops = [replace(loop, free_bytes=0, dice=replace(loop.dice, error=0, no_punch=0)) for loop in scene.loops]
+    scene.loops = [
+        replace(loop, free_bytes=0, failing_preps=0, dice=replace(loop.dice, error=0, no_punch=0, lost_sectors=0))
+        for loop in scene.loops
+    ]
     return scene
 
 

@@ -58,8 +58,6 @@ def test_the_worlds_meet_everything() -> None:
             for name, nr in zip(REASON_NAMES, device.driver.nr_queued, strict=True):
                 seen[name] += nr
             seen["inline"] += int(device.driver.nr_inline)
-            seen["direct"] += device.is_direct
-            seen["buffered"] += not device.is_direct
             seen["idle workers freed"] += int(device.driver.idle_workers.nr_freed)
             seen["splits"] += sum(int(one.nr_splits) for one in world.devices)
             seen["merges"] += sum(int(one.nr_merged_bios) for one in world.devices)
@@ -71,7 +69,8 @@ def test_the_worlds_meet_everything() -> None:
             seen["durable"] += sum(effect.durable >= 0 for effect in history.effects)
     wanted = ["policy", "not_aio", "hint_skip", "eagain_sync", "eagain_async", "write", "no_plug", "short", "inline"]
     wanted += ["idle workers freed", "splits", "merges", "parts", "durable", "status 0", "status 1", "status 10"]
-    wanted += ["status 3", "status 12", "direct", "buffered", "no_fmode", "ctx_forbidden", "later"]
+    wanted += ["status 3", "status 12", "no_fmode", "ctx_forbidden", "root_fallback"]
+    wanted += ["later"]
     assert [what for what in wanted if not seen[what]] == []
 
 
