@@ -44,6 +44,8 @@ COST_NAMES: Final = (
     "worker_wake",
     "task_wake",
     "queue_share",
+    "remote_wake",
+    "pool_lock",
     "aio_prep",
     "irq_shared",
     "tag_wait",
@@ -51,7 +53,7 @@ COST_NAMES: Final = (
 OPTIONAL: Final = COST_NAMES[COST_NAMES.index("loop") :]
 """Costs that only jobs on loop devices pay, or on queues that many CPUs share, and finer parts of others; 0 in a host
 that does not say them."""
-LATENCIES: Final = ("idle_exit", "worker_new", "worker_wake", "task_wake")
+LATENCIES: Final = ("idle_exit", "worker_new", "worker_wake", "task_wake", "remote_wake")
 """Times that a CPU's speed does not change."""
 
 
@@ -77,6 +79,10 @@ class OptionalCosts:
         """The same for other tasks, on hosts that place them (not sched = fifo with CPUs alike)."""
         self.queue_share_ns: i64 = 0
         """Contended lines of a hardware queue: per request, for each other CPU that made one of its last ones."""
+        self.remote_wake_ns: i64 = 0
+        """Added to idle_exit where another CPU wakes the task: the interrupt that tells the idle one."""
+        self.pool_lock_ns: i64 = 0
+        """One hold of the lock of a worker pool, to queue an item (with the wake-up of a worker) or to take one."""
 
 
 class Costs(OptionalCosts):

@@ -333,6 +333,8 @@ class SimMachine(Machine):
         cpu = self.placement.choose(task)
         if not self.has_room(cpu):
             delay_ns = 0
+        elif not cpu.is_running:
+            delay_ns += self.costs.remote_wake_ns
         self.local_ns += self.costs.wake_ns
         task.runnable_at_ns = max(self.local_ns, from_ns) + delay_ns
         cpu.push(task, False)
@@ -347,11 +349,14 @@ class SimMachine(Machine):
 
     def make_runnable(self, task: Task, cpu: Cpu, at_head: bool) -> None:
         """Queue task on cpu, and let the CPU look for work when it is free."""
-        self.local_ns += self.costs.wake_ns
+        costs = self.costs
+        self.local_ns += costs.wake_ns
         task.runnable_at_ns = self.local_ns
+        if costs.remote_wake_ns > 0 and cpu.is_idle(self.local_ns):
+            task.runnable_at_ns += costs.remote_wake_ns
         cpu.push(task, at_head)
         if not cpu.is_running:
-            cpu.look_at(self.local_ns)
+            cpu.look_at(task.runnable_at_ns)
 
     # -- running
 

@@ -16,11 +16,16 @@ HOSTS = """
 source = "all costs equal"
 cpus = 4
 hz = 250
+irq_cpus = [0]
 {costs}
 [shared]
 source = "and one microsecond for every CPU that shares a queue"
 inherit = "plain"
 queue_share = 1000
+[told]
+source = "and five where another CPU wakes"
+inherit = "plain"
+remote_wake = 5000
 """
 COSTS = (
     "user_io sys_enter sys_exit io_prep aio page_copy submit alloc merge plug insert elevator bfq issue irq idle_exit "
@@ -39,15 +44,20 @@ def test_forgets() -> None:
     assert [sharers.add(0) for _ in range(RECENT)] == [1] * (RECENT - 1) + [0]
 
 
-def latency_ns(host: str, nr_jobs: int, queues: int) -> float:
-    """Return the mean latency of psync readers, each on a CPU of its own."""
+def latencies(host: str, nr_jobs: int, queues: int) -> list[float]:
+    """Return the mean latencies of psync readers, each on a CPU of its own."""
     text = HOSTS.format(costs="\n".join(f"{cost} = 100" for cost in COSTS.split()))
-    words = ["--name=j", "--filename=/dev/nullb0", "--direct=1", "--rw=randread", "--ioengine=psync"]
-    words += [f"--numjobs={nr_jobs}", "--size=1m", "--thread", "--group_reporting"]
-    device = parse_device(f"/dev/nullb0=null,latency=50us,queues={queues}")
+    words = ["--name=j", "--filename=/dev/nvme0n1", "--direct=1", "--rw=randread", "--ioengine=psync"]
+    words += [f"--numjobs={nr_jobs}", "--size=1m", "--thread"]
+    device = parse_device(f"/dev/nvme0n1=nvme,latency=50us,queues={queues}")
     stack = Stack([device], "none", host=parse_hosts(text, "hosts")[host])
     result = simulate(jobfile.load([], words, env={}), stack)
-    return mean(job.stat.directions[0].clat.mean() for job in result.jobs)
+    return [float(job.stat.directions[0].clat.mean()) for job in result.jobs]
+
+
+def latency_ns(host: str, nr_jobs: int, queues: int) -> float:
+    """Return their mean."""
+    return mean(latencies(host, nr_jobs, queues))
 
 
 def test_sharing_costs_per_cpu() -> None:
@@ -58,3 +68,11 @@ def test_sharing_costs_per_cpu() -> None:
 
 def test_queues_of_their_own_cost_nothing() -> None:
     assert latency_ns("shared", 3, 4) == latency_ns("plain", 3, 4)
+
+
+def test_remote_wake() -> None:
+    """Interrupts come to CPU 0, where the first job runs; the second one's CPU is idle and must be told."""
+    told = latencies("told", 2, 1)
+    plain = latencies("plain", 2, 1)
+    assert abs(told[0] - plain[0]) < 200
+    assert abs(told[1] - plain[1] - 5000) < 200
