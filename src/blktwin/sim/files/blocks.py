@@ -201,7 +201,9 @@ class BlockFile(Backing):
             return 0
         else:
             state = self.extents.state(index)
-            if state != HOLE and not self.moves(index, state):
+            # What is under way now will have moved when this write comes: it moves again.
+            is_moving = int(index) in self.extents.cow or (page is not None and page.is_writeback)
+            if state != HOLE and not self.moves(index, state) and not (self.cow_all and is_moving):
                 return 0
         return 1 if self.take(BLOCK) else -1
 
