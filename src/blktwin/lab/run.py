@@ -10,6 +10,7 @@ from blktwin.errors import BlktwinError, ConfigError
 from blktwin.fio.job import PHASE_DONE, IoThread
 from blktwin.fio.results import DiskUtil, JobResult, RunResult
 from blktwin.fio.spec import JobPlan
+from blktwin.lab.defects import defects_told
 from blktwin.lab.explain import Explain
 from blktwin.lab.interrupt import Interrupt
 from blktwin.lab.schedule import Schedule
@@ -70,16 +71,17 @@ def simulate(
     if explain is not None:
         explain.install(world)
     plan.notes.extend(world.describe() + world.notes)
-    is_partial = drive(world, schedule, progress, interrupt)
-    plan.notes.extend(world.cgroups.late_notes())
-    result = collect(world, schedule, is_partial)
-    if watch is not None:
-        watch.finish()
-    if stages is not None:
-        result.blktwin["stages"] = stages.document()
-    if explain is not None:
-        explain.finish(result.elapsed_ms * 1_000_000)
-        result.blktwin["explain"] = explain.document()
+    with defects_told(stack.loops):
+        is_partial = drive(world, schedule, progress, interrupt)
+        plan.notes.extend(world.cgroups.late_notes())
+        result = collect(world, schedule, is_partial)
+        if watch is not None:
+            watch.finish()
+        if stages is not None:
+            result.blktwin["stages"] = stages.document()
+        if explain is not None:
+            explain.finish(result.elapsed_ms * 1_000_000)
+            result.blktwin["explain"] = explain.document()
     return result
 
 
