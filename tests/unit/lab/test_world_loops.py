@@ -63,6 +63,12 @@ def test_a_loop_device_has_no_scheduler_unless_one_is_asked_for() -> None:
     assert loop(world(BASE + 'scheduler = "bfq"\n', job, scheduler="none")).scheduler == "none"
 
 
+def test_there_are_no_more_hardware_queues_than_cpus() -> None:
+    many = loop(world(BASE + "hw-queues = 4096\nqueue-depth = 4\n[host]\ncpus = 3\n"))
+    assert len(many.q.hctxs) == 3
+    assert len(loop(world(BASE + "hw-queues = 2\n[host]\ncpus = 3\n")).q.hctxs) == 2
+
+
 def test_direct_io_that_cannot_be_is_off_and_told() -> None:
     made = world(BASE + "direct-io = true\noffset = 100\n")
     assert not loop(made).loop.is_direct
@@ -106,7 +112,10 @@ def test_a_device_that_no_table_has_is_made_from_its_name() -> None:
 
 
 def test_files_below_a_mount_lie_on_its_device() -> None:
-    made = world(BASE + '[mount."/mnt"]\ndevice = "/dev/loop0"\n', "--filename=/mnt/x --size=1m --name=b --direct=1 --rw=read --size=1m --filename=y")
+    made = world(
+        BASE + '[mount."/mnt"]\ndevice = "/dev/loop0"\n',
+        "--filename=/mnt/x --size=1m --name=b --direct=1 --rw=read --size=1m --filename=y",
+    )
     assert {name: disk.path for name, (disk, _, _) in made.files.items()} == {"/mnt/x": "/dev/loop0", "y": "/dev/sda"}
 
 

@@ -58,7 +58,8 @@ class LoopDevice:
             self.limits,
             name=name,
             capacity_sectors=capacity,
-            nr_hw_queues=config.nr_hw_queues,
+            # Kernel: blk_mq_alloc_tag_set(), block/blk-mq.c, v6.12: more queues than CPUs have nobody to serve.
+            nr_hw_queues=min(config.nr_hw_queues, machine.nr_cpus),
             queue_depth=config.queue_depth,
             elevator=elevator,
             nr_requests=nr_requests,
