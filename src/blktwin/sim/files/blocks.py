@@ -228,6 +228,7 @@ class BlockFile(Backing):
             if page is not None and page.is_reserved:
                 page.is_reserved = False
                 self.take(-BLOCK)
+        self.cache.wake_throttled()
 
     # -- from outside, at once
 
