@@ -39,6 +39,8 @@ class PoolWork:
         self.pool: WorkerPool | None = None
         self.next: PoolWork | None = None
         self.queued_at_ns: i64 = 0
+        self.due_ns: i64 = 0
+        """When it may run: who queued it, let it in or ran it before may have run ahead."""
         self.runner: PoolWorker | None = None
         """The worker that runs it now."""
         self.busy_until_ns: i64 = 0
@@ -53,20 +55,20 @@ class WorkList:
         self.tail: PoolWork | None = None
 
     def append(self, item: PoolWork) -> None:
-        """Put an item last: behind all that were queued no later (who queued them may have run ahead)."""
+        """Put an item last: behind all that are due no later."""
         tail = self.tail
         if tail is None:
             item.next = None
             self.head = item
             self.tail = item
-        elif tail.queued_at_ns <= item.queued_at_ns:
+        elif tail.due_ns <= item.due_ns:
             item.next = None
             tail.next = item
             self.tail = item
         else:
             before: PoolWork | None = None
             other = self.head
-            while other is not None and other.queued_at_ns <= item.queued_at_ns:
+            while other is not None and other.due_ns <= item.due_ns:
                 before = other
                 other = other.next
             item.next = other
@@ -122,8 +124,8 @@ class PoolWorker(Task):
         self.idle_since_ns: i64 = 0
         self.ending: WqState | None = None
         """The workqueue of the item that has run, until that counts as ended."""
-        self.is_managing: bool = False
-        """It sleeps until the worker that it makes is there."""
+        self.may_start: bool = False
+        """Since it was woken it has seen to it that an idle worker is left."""
         self.is_counted: bool = False
         """It is among the pool's runnable ones."""
         self.wait_ns: i64 = 0
@@ -138,7 +140,9 @@ class PoolWorker(Task):
             self.wait_ns += waited_ns
         # What it slept for inside an item has woken it, not the pool.
         pool.count(self, True)
-        if not self.is_managing:
+        if pool.manager is self and pool.is_born:
+            pool.manager = None
+        if pool.manager is not self:
             self.work()
         if not self.is_queued:
             pool.count(self, False)
@@ -214,7 +218,9 @@ class WorkerPool:
         self.nr_made: int = 0
         self.nr_culled: int = 0
         self.nr_repatriated: int = 0
-        self.is_making: bool = False
+        self.manager: PoolWorker | None = None
+        """The worker that makes another, until it runs again."""
+        self.is_born: bool = False
         self.nr_runnable: i64 = 0
         self.runnable_ns: vec[i64] = vec[i64]([0] * (HISTOGRAM + 1))
         """For how long so many of its workers ran or waited for a CPU."""
@@ -232,16 +238,20 @@ class WorkerPool:
             if worker.is_idle:
                 self.idle.remove(worker)
                 worker.is_idle = False
-                if self.is_due() and not self.idle and not self.is_making and self.make_later(worker):
-                    return None
+                worker.may_start = False
             item = worker.again.take()
             if item is not None:
                 return item
-            item = self.waiting.take() if self.is_due() else None
-            if item is None:
+            if not self.is_due():
                 self.rest(worker)
                 self.kick()
                 return None
+            if not worker.may_start:
+                if not self.idle and self.manager is None and self.make_later(worker):
+                    return None
+                worker.may_start = True
+            item = self.waiting.take()
+            assert item is not None
             runner = item.runner
             if runner is None:
                 return item
@@ -249,14 +259,14 @@ class WorkerPool:
             runner.again.append(item)
 
     def is_due(self) -> bool:
-        """Say whether an item waits, queued by now."""
+        """Say whether an item waits that may run by now."""
         item = self.waiting.head
-        return item is not None and item.queued_at_ns <= self.machine.local_ns
+        return item is not None and item.due_ns <= self.machine.local_ns
 
     def insert(self, item: PoolWork) -> None:
         """Take an item, and wake a worker for it."""
         # Queued while it runs it is run again when that has ended.
-        item.queued_at_ns = max(self.machine.local_ns, item.busy_until_ns)
+        item.due_ns = max(self.machine.local_ns, item.due_ns, item.busy_until_ns)
         self.waiting.append(item)
         self.kick()
 
@@ -275,8 +285,7 @@ class WorkerPool:
             worker.cpu = self.cpus[self.next_cpu]
             self.next_cpu = (self.next_cpu + 1) % len(self.cpus)
             self.nr_repatriated += 1
-        # Who queued it may have run ahead.
-        self.wake(worker, item.queued_at_ns)
+        self.wake(worker, item.due_ns)
 
     def wake(self, worker: PoolWorker, from_ns: i64) -> None:
         """Make a worker runnable, not before from_ns."""
@@ -321,16 +330,15 @@ class WorkerPool:
         if delay_ns == 0:
             self.make(manager.cpu)
             return False
-        self.is_making = True
-        manager.is_managing = True
+        self.manager = manager
+        self.is_born = False
         self.machine.events.at(WorkerBorn(self, manager), self.machine.local_ns + delay_ns)
         return True
 
     def born(self, manager: PoolWorker) -> None:
         """See a new worker begin: it looks for items itself."""
-        self.is_making = False
+        self.is_born = True
         worker = self.make(manager.cpu)
-        manager.is_managing = False
         self.wake(manager, 0)
         self.wake(worker, 0)
 
@@ -384,8 +392,9 @@ class WorkerPools:
         # An item that runs stays with its pool: it never runs twice at once.
         pool = self.pools[self.pool_of[cpu]] if runner is None else runner.pool
         item.pool = pool
+        item.queued_at_ns = self.machine.local_ns
+        item.due_ns = item.queued_at_ns
         if state.nr_active >= wq.max_active:
-            item.queued_at_ns = self.machine.local_ns
             state.nr_held += 1
             state.inactive.append(item)
             return

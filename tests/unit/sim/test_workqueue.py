@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from closed_loop import World
 from cpu_world import END, MS, Item, make_spec, make_world
 
 from blktwin.block.machine import BlockingWork, Task
@@ -37,7 +38,8 @@ def test_the_loop_drivers_steps_are_charged() -> None:
     assert trace is not None
     task = Task(1, "job", machine.cgroups.root)
     worker = pool_of(machine).workers[0]
-    rq: Request = Request.__new__(Request)
+    q = World("/dev/nullb0").q
+    rq = Request(q, q.hctxs[0], 0)
     steps: list[int] = []
     calls: tuple[Callable[[], None], ...] = (
         lambda: trace.file_op(task, 0, 4096),
