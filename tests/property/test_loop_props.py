@@ -213,6 +213,40 @@ def test_the_audit_sees(spoil: Callable[[LoopStorm], None], complaint: str) -> N
     assert re.match(complaint, str(caught.value)), str(caught.value)
 
 
+def swap_commands(world: LoopStorm) -> bool:
+    """Swap the first two commands of a list, when there are two."""
+    for worker in world.audit.devices[0].workers():
+        first = worker.head
+        if first is not None and first.next is not None:
+            second = first.next
+            first.next, second.next, worker.head = second.next, first, second
+            if worker.tail is second:
+                worker.tail = first
+            return True
+    return False
+
+
+def free_early(world: LoopStorm) -> bool:
+    """Free idle workers at once, when there are any."""
+    workers = world.loops[0].driver.idle_workers
+    workers.free_idle(True)
+    return workers.nr_freed > 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"), [(swap_commands, "I16: .* was overtaken"), (free_early, "I20: .* freed too soon")]
+)
+def test_the_audit_sees_it_later(spoil: Callable[[LoopStorm], bool], complaint: str) -> None:
+    """What is broken shows at a later event."""
+    world = LoopStorm(busy("workqueue"))
+    while not spoil(world):
+        assert world.sim.run(1 << 62, 1), "the world never came to what is to be broken"
+        world.audit.look()
+    with pytest.raises(AssertionError) as caught:
+        world.run_tasks()
+    assert re.match(complaint, str(caught.value)), str(caught.value)
+
+
 # -- the model of the image can fail: files that lie
 
 
