@@ -275,7 +275,8 @@ class SimMachine(Machine):
         """Let task sleep until time_ns unless that has come."""
         if time_ns <= self.local_ns:
             return False
-        task.runnable_at_ns = time_ns
+        # Until then its CPU is idle, and who lets it go on has to tell that.
+        task.runnable_at_ns = time_ns + self.costs.remote_wake_ns
         self.cpus[task.cpu].push(task, False)
         return True
 

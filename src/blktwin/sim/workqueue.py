@@ -225,15 +225,33 @@ class WorkerPool:
         self.runnable_ns: vec[i64] = vec[i64]([0] * (HISTOGRAM + 1))
         """For how long so many of its workers ran or waited for a CPU."""
         self.counted_at_ns: i64 = 0
+        self.lock_queue_ns: i64 = 0
+        """What those who hold its lock or wait for it still need, as of lock_at_ns."""
+        self.lock_at_ns: i64 = 0
         self.make(cpus[0])
 
     # -- items
+
+    def lock(self) -> None:
+        """Charge one hold of the pool's lock, and the wait for those who came before."""
+        machine = self.machine
+        hold_ns = machine.costs.pool_lock_ns
+        if hold_ns == 0:
+            return
+        # Who runs now may be behind on his clock: he finds the queue as the last one left it.
+        passed_ns = machine.local_ns - self.lock_at_ns
+        if passed_ns > 0:
+            self.lock_at_ns = machine.local_ns
+            self.lock_queue_ns = max(0, self.lock_queue_ns - passed_ns)
+        self.lock_queue_ns += hold_ns
+        machine.charge(self.lock_queue_ns)
 
     def next_item(self, worker: PoolWorker) -> PoolWork | None:
         """Return the next item for a worker that has none; None lets it sleep.
 
         Kernel: worker_thread() and assign_work(), kernel/workqueue.c, v6.12.
         """
+        self.lock()
         while True:
             if worker.is_idle:
                 self.idle.remove(worker)
@@ -392,6 +410,7 @@ class WorkerPools:
         # An item that runs stays with its pool: it never runs twice at once.
         pool = self.pools[self.pool_of[cpu]] if runner is None else runner.pool
         item.pool = pool
+        pool.lock()
         item.queued_at_ns = self.machine.local_ns
         item.due_ns = item.queued_at_ns
         if state.nr_active >= wq.max_active:
