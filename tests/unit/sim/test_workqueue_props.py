@@ -72,7 +72,7 @@ def test_every_item_runs_as_often_as_it_was_queued(
     values: dict[str, object], ns: dict[str, int], calls: list[tuple[int, int, int]], max_active: int, nr_hogs: int
 ) -> None:
     """Each queueing that was accepted is a run, later, alone, and within max_active."""
-    machine = make_world(CPUS, make_spec(**values), **ns)
+    machine = make_world(CPUS, make_spec(**values), None, **ns)
     machine.cpus_per_cache = 2
     if values["sched"] != "fifo":
         for _ in range(nr_hogs):
