@@ -14,7 +14,7 @@ FOREVER = 1 << 58
 
 machines = st.fixed_dictionaries(
     {
-        "sched": st.sampled_from(("fifo", "cfs", "eevdf")),
+        "sched": st.sampled_from(("fifo", "cfs", "eevdf", "ticks")),
         "worker_scope": st.sampled_from(("system", "cache", "cpu")),
         "worker_cpus": st.sampled_from(([], [1], [0, 3])),
         "worker_nice": st.sampled_from((-20, 0, 10)),
@@ -72,6 +72,8 @@ def test_every_item_runs_as_often_as_it_was_queued(
     values: dict[str, object], ns: dict[str, int], calls: list[tuple[int, int, int]], max_active: int, nr_hogs: int
 ) -> None:
     """Each queueing that was accepted is a run, later, alone, and within max_active."""
+    if values["sched"] == "ticks":
+        values |= {"sched": "eevdf", "ticks": True}
     machine = make_world(CPUS, make_spec(**values), None, **ns)
     machine.cpus_per_cache = 2
     if values["sched"] != "fifo":
