@@ -99,6 +99,10 @@ class CgroupControl:
         for path, spec in self.file.groups.items():
             group = self.tree.get(path)
             self.write_weights(group, ("cgroup", path), spec.weight, spec.devices)
+            if spec.cpu_weight and self.machine.is_fair:
+                self.machine.set_cpu_weight(group, spec.cpu_weight)
+            elif spec.cpu_weight:
+                self.notes.append(f"{self.file.file}: {path}: cpu.weight counts with a host of sched cfs or eevdf only")
 
     def cgroup_of(self, job: JobSpec) -> Cgroup:
         """Return a job's cgroup: its cgroup= below the run's, where the file puts it, or the run's."""

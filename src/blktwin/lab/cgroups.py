@@ -28,7 +28,9 @@ WEIGHT = "io.bfq.weight"
 WEIGHT_DEVICE = "io.bfq.weight_device"
 ALIASES = {"blkio.bfq.weight": WEIGHT, "blkio.bfq.weight_device": WEIGHT_DEVICE}
 WEIGHT_KEYS = (WEIGHT, WEIGHT_DEVICE, *ALIASES)
-GROUP_KEYS = (*WEIGHT_KEYS, "jobs")
+CPU_WEIGHT = "cpu.weight"
+CPU_WEIGHT_MAX = 10_000
+GROUP_KEYS = (*WEIGHT_KEYS, CPU_WEIGHT, "jobs")
 KINDS = ("cgroup", "move", "remove")
 CHANGE_KEYS = ("time", *KINDS, "to", *WEIGHT_KEYS)
 SECTIONS = ("cgroup", "at")
@@ -50,6 +52,8 @@ class GroupSpec:
     devices: dict[str, int] = field(default_factory=dict)
     jobs: list[str] = field(default_factory=list)
     """Names or globs of fio's jobs."""
+    cpu_weight: int = 0
+    """cpu.weight, 0: not given."""
 
 
 @dataclass(slots=True)
@@ -113,6 +117,10 @@ def read_groups(result: CgroupFile, tables: object) -> None:
         values = read_keys(result, where, table, GROUP_KEYS)
         group = GroupSpec(path)
         group.weight, group.devices = read_weights(result, where, values, path)
+        if CPU_WEIGHT in values:
+            if path == "/":
+                raise result.error((*where, CPU_WEIGHT), "the root cgroup has no weight")
+            group.cpu_weight = read_weight(result, (*where, CPU_WEIGHT), values[CPU_WEIGHT], CPU_WEIGHT_MAX)
         if "jobs" in values:
             group.jobs = read_names(result, (*where, "jobs"), values["jobs"])
         result.groups[path] = group
@@ -225,12 +233,12 @@ def read_weights(result: CgroupFile, where: Path_, values: Table, path: str) -> 
     return weight, devices
 
 
-def read_weight(result: CgroupFile, where: Path_, value: object) -> int:
+def read_weight(result: CgroupFile, where: Path_, value: object, most: int = WEIGHT_MAX) -> int:
     """Return a weight that the kernel takes."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise result.error(where, f"{value!r} is not a whole number")
-    if not WEIGHT_MIN <= value <= WEIGHT_MAX:
-        raise result.error(where, f"{value} is out of range: {WEIGHT_MIN} to {WEIGHT_MAX}")
+    if not WEIGHT_MIN <= value <= most:
+        raise result.error(where, f"{value} is out of range: {WEIGHT_MIN} to {most}")
     return value
 
 

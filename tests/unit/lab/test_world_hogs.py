@@ -32,6 +32,16 @@ def test_a_hog_takes_what_the_job_leaves() -> None:
     assert int(world.threads[0].nr_completed) < int(run(text).threads[0].nr_completed)
 
 
+def test_cpu_weights_share_a_cpu() -> None:
+    """A group of weight 300 gets three times what one of 100 gets; without fair CPUs the weight is only noted."""
+    groups = '[cgroup."/a"]\ncpu.weight = 300\n[cgroup."/b"]\ncpu.weight = 100\n'
+    hogs = '[[hog]]\ncgroup = "/a"\n[[hog]]\ncgroup = "/b"\n'
+    world = run(HOST.replace("cpus = 2", "cpus = 1") + groups + hogs, "--runtime=400ms")
+    heavy, light = (int(hog.utime_ns) for hog in world.hogs)
+    assert heavy / light == pytest.approx(3, rel=0.1)
+    assert "cpu.weight counts" in "".join(run("[host]\ncpus = 2\n" + groups).cgroups.notes)
+
+
 def test_several_hogs_and_a_nice_job() -> None:
     text = HOST.replace("cpus = 2", "cpus = 1") + '[[hog]]\ncount = 3\nnice = -10\ncgroup = "/bg"\n'
     eager = run(text)
