@@ -63,8 +63,11 @@ def read_page(op: FileOp, task: Task) -> i64:
     index = op.pos >> BLOCK_SHIFT
     page = op.awaited
     if page is None:
+        kept = op.reader.take(index)
         page = cache.find(index)
-    elif page.is_failed:
+        if page is None:
+            page = kept
+    if page is not None and page.is_failed:
         op.awaited = None
         op.error = EIO
         return DONE

@@ -138,6 +138,9 @@ class PageReader:
         self.marker: i64 = -1
         self.flags: i64 = 0
         self.is_active: bool = False
+        self.wanted: i64 = -1
+        self.kept: Page | None = None
+        """The page at `wanted`, the first: its reader has a reference, whatever becomes of it in a full cache."""
         self.plug: Plug = Plug()
         self.has_plug: bool = False
 
@@ -148,7 +151,15 @@ class PageReader:
         self.end = end if end < last else last
         self.marker = marker
         self.flags = REQ_RAHEAD if is_ahead else 0
+        self.wanted = first
+        self.kept = None
         self.is_active = True
+
+    def take(self, index: i64) -> Page | None:
+        """Return the page that was read for index, once, though it may be out of the cache again."""
+        page = self.kept if index == self.wanted else None
+        self.kept = None
+        return page
 
     def advance(self, task: Task) -> bool:
         """Submit what is left; False: the task sleeps in a submission."""
@@ -184,6 +195,8 @@ class PageReader:
         file = self.file
         page = Page(bytearray(BLOCK) if file.keeps_bytes else None)
         page.is_marker = index == self.marker
+        if index == self.wanted and self.is_active:
+            self.kept = page
         file.cache.add(index, page)
         return page
 

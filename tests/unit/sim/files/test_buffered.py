@@ -149,6 +149,17 @@ def test_the_cache_has_a_limit() -> None:
     assert len(queued(world)) == 1
 
 
+def test_what_is_being_read_is_read_whatever_the_cache_holds() -> None:
+    """A window that the cache cannot hold, or dirty pages that fill it: each page is still read once it is there."""
+    window = big(is_sparse=True, cache_bytes=MIB, read_ahead_bytes=16 * MIB)
+    window.read(0, MIB, 0)
+    assert window.file.cache.nr_hits == 256
+    full = big(is_sparse=True, cache_bytes=MIB)
+    full.write(8 * MIB, bytes(MIB), 0)
+    full.read(0, MIB, 0)
+    assert full.file.cache.nr_hits == 256
+
+
 @pytest.mark.parametrize(("kind", "expected"), [("ext4", ENOSPC), ("tmpfs", ENOSPC)])
 def test_a_full_file_system_takes_a_part(kind: str, expected: int) -> None:
     """A buffered write is short when room runs out, and then refused; a punch makes room."""
