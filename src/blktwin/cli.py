@@ -148,7 +148,8 @@ def run(
         cgroups=load_cgroups(cgroups) if cgroups else None,
         seed=seed,
     )
-    target = Target(output, [*plan.files, cgroups, stack]) if output else None
+    sources = [*plan.files, cgroups, stack, said.cgroups.file if said.cgroups else ""]
+    target = Target(output, sources) if output else None
     return run_and_print(plan, made, target, formats, version, EtaLine(eta), yes, explained, timed)
 
 
@@ -212,7 +213,7 @@ def scenario(
         raise UsageError(f"{seeds} is out of range: 1 to 1000", key="--seeds")
     source = load_stack(file)
     made = Scenario(source, seeds=list(range(seed, seed + seeds)), names=list(variant), runtime=runtime)
-    target = Target(output, [file]) if output else None
+    target = Target(output, [file, *made.sources()]) if output else None
     with EtaLine("auto") as line:
         made.run(progress=line.update if line.is_shown else None)
     text = "".join(render_json(made) if word == "json" else render_text(made) for word in formats)

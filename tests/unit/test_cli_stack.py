@@ -192,6 +192,21 @@ def test_mistakes_in_a_scenario(
     assert err.startswith("blktwin: " + message.format(file=file))
 
 
+@pytest.mark.parametrize("command", ["scenario", "run"])
+def test_no_result_takes_the_place_of_what_was_read(
+    command: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cgroups = file.with_name("c.toml")
+    cgroups.write_text('[cgroup."/x"]\njobs = ["r"]\n')
+    file.write_text('cgroups = "c.toml"\n' + STACK)
+    for path in (file, file.with_name("r.fio"), cgroups):
+        before = path.read_text()
+        words = ["--stack", str(file)] if command == "run" else [str(file), "--seeds=1"]
+        assert main([command, *words, "--output", str(path)]) == 2
+        assert capsys.readouterr().err == f"blktwin: --output: {path} is read by this run, and would be lost\n"
+        assert path.read_text() == before
+
+
 def test_a_file_without_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s.toml"
     path.write_text('title = "x"\n')

@@ -143,6 +143,17 @@ class Scenario:
         outcome.measures.append(measure(result, stages))
         return True
 
+    def sources(self) -> list[str]:
+        """Return the files that the stack file names: jobs and what they include, cgroups."""
+        paths: list[str] = []
+        for outcome in self.outcomes:
+            said = outcome.said
+            if "-" not in said.jobs:
+                paths += jobfile.load(said.jobs, [], env={**os.environ, **said.env}).files
+            if said.cgroups is not None:
+                paths.append(said.cgroups.file)
+        return list(dict.fromkeys(paths))
+
     # -- what it says
 
     def against_first(self, outcome: Outcome, metric: str) -> Comparison | None:
