@@ -192,6 +192,20 @@ def test_mistakes_in_a_scenario(
     assert err.startswith("blktwin: " + message.format(file=file))
 
 
+def test_a_job_repeats_its_work_for_as_long_as_the_file_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """time_based is good with a runtime from wherever; without any it means nothing, and is told."""
+    file.with_name("r.fio").write_text(JOB.replace("size=1m", "size=8k") + "time_based\n")
+    assert main(["run", "--stack", str(file), "--output-format=json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["jobs"][0]["read"]["runtime"] in (5, 6)
+    assert "time_based" not in err
+    file.write_text(STACK.replace('runtime = "5ms"\n', ""))
+    assert main(["run", "--stack", str(file), "--output-format=json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["jobs"][0]["read"]["total_ios"] == 2
+    assert "job r: time_based has no effect without runtime=" in err
+
+
 @pytest.mark.parametrize("command", ["scenario", "run"])
 def test_no_result_takes_the_place_of_what_was_read(
     command: str, file: Path, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,7 @@ from blktwin.units import NSEC_PER_MSEC, NSEC_PER_SEC, NSEC_PER_USEC
 
 _DIRECTIONS = ("read", "write", "trim")
 TIME_MAX_NS = 315_360_000 * 1_000_000_000
+IDLE_TIME_BASED = "time_based has no effect without runtime="
 FORGIVEN_MAX = 1 << 58
 """Bytes; 32 times this is within 63 bits."""
 RATE_MAX = 8 << 40
@@ -189,7 +190,8 @@ def _correct(spec: JobSpec, draft: Draft, section: Section, notices: Notices) ->
     place = f"{where(section.file, section.line)}job {shown(spec.name)}: "
     if spec.time_based and not spec.runtime_ns:
         spec.time_based = False
-        notices.remarks[f"{place}time_based has no effect without runtime="] = None
+        spec.asks_time_based = True
+        notices.remarks[place + IDLE_TIME_BASED] = None
     aligned = [align or low for align, low in zip(spec.blockalign, spec.bs_min, strict=True)]
     if tuple(aligned) != spec.bs_min and not spec.norandommap:
         spec.norandommap = True

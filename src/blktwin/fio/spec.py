@@ -75,6 +75,8 @@ class JobSpec:
     loops: int = 1
     runtime_ns: int = 0
     time_based: bool = False
+    asks_time_based: bool = False
+    """time_based was said, though without a runtime."""
     ramp_time_ns: int = 0
     startdelay_ns: tuple[int, int] = (0, 0)
     """Low and high; drawn uniformly when they differ."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blktwin.errors import ConfigError, UsageError
-from blktwin.fio.build import TIME_MAX_NS
+from blktwin.fio.build import IDLE_TIME_BASED, TIME_MAX_NS
 from blktwin.fio.spec import JobPlan
 from blktwin.fio.values import read_time_us
 from blktwin.units import NSEC_PER_USEC
@@ -29,3 +29,5 @@ def apply_runtime(plan: JobPlan, text: str) -> None:
         raise UsageError(error.message, key="--runtime") from None
     for job in plan.jobs:
         job.runtime_ns = ns
+        job.time_based = job.time_based or job.asks_time_based
+    plan.notes = [note for note in plan.notes if not note.endswith(IDLE_TIME_BASED)]
