@@ -106,7 +106,7 @@ def test_who_sleeps_owing_time_is_let_in_when_it_has_been_paid() -> None:
 
 
 def test_a_delayed_task_is_placed_where_the_queue_was_at_the_last_update() -> None:
-    """The runner has run for half a millisecond since; a task that was no longer queued is placed beside it."""
+    """The runner has run for a quarter of a millisecond since; a task that was no longer queued is placed beside it."""
     machine = make(True)
     cpu = cpu_of(machine)
     assert isinstance(cpu, TickCpu)
@@ -116,9 +116,9 @@ def test_a_delayed_task_is_placed_where_the_queue_was_at_the_last_update() -> No
     cpu.set_curr(curr)
     cpu.enqueue(se)
     se.is_delayed = True
-    cpu.root.run_on(curr, MS // 2)
+    cpu.root.run_on(curr, MS // 4)
     cpu.enqueue(se)
-    assert (se.is_delayed, se.vruntime, curr.vruntime) == (False, 0, MS // 2)
+    assert (se.is_delayed, se.vruntime, curr.vruntime) == (False, 0, MS // 4)
     assert cpu.preempts(se, curr)
     cpu.dequeue(se)
     assert not se.is_delayed
