@@ -311,6 +311,9 @@ class Placement:
                 task = se.task
                 if task is None or se is source.curr or now_ns - task.ran_until_ns < MIGRATION_NS:
                     continue
+                if se.is_delayed:
+                    # It sleeps, or has woken and is still to be admitted.
+                    continue
                 if task.cpus_allowed is not None and target.index not in task.cpus_allowed:
                     continue
                 if self.capacity[target.index] < self.boost_of(task):

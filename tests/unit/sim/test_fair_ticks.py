@@ -184,3 +184,20 @@ def test_a_woken_task_leaves_nobody_behind() -> None:
     assert used(runner) == 30_000 * STEP
     assert [used(sleeper) for sleeper in sleepers] == [40 * (5_000 + 3_000 * at) for at in range(20)]
     assert cpu_of(machine).root.nr == 0
+
+
+def test_a_delayed_task_is_pulled_by_no_other_cpu() -> None:
+    """It sleeps: taken out and queued elsewhere it would run, or leave two queues at once."""
+    machine = make_world(2, make_spec(sched="eevdf", ticks=True), None)
+    source, target = machine.cpus
+    assert isinstance(source, TickCpu)
+    assert isinstance(target, TickCpu)
+    se = entity_of(Runner(machine, 1))
+    source.enqueue(se)
+    source.nr_runnable += 1
+    se.is_delayed = True
+    assert not machine.placement.move(source, target, END)
+    assert (se.queue, source.root.nr, target.head) == (source.root, 1, None)
+    se.is_delayed = False
+    assert machine.placement.move(source, target, END)
+    assert (source.root.nr, target.head) == (0, se.task)
