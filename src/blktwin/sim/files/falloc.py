@@ -211,6 +211,8 @@ def zero_device(op: FileOp, task: Task) -> i64:
         call.step = WAIT
     if not op.wait():
         return SLEEP
+    # Readers may have brought back meanwhile what was there before (the kernel makes them wait).
+    file.drop_pages(op.first_block, op.last_block)
     if op.error == ENOTSUPP:
         op.error = EOPNOTSUPP
     return op.done(op.result())
