@@ -358,9 +358,10 @@ class LoopStorm(StageTrace):
         self.start([Script("/", 0, steps)], SWEEPER_PID)
 
     def check_power_cut(self) -> None:
-        """I6, I7, I8: see what is left."""
+        """I6, I7, I8: see what is left; a device below that loses writeback without a word leaves no promise above."""
         for loop, history in enumerate(self.histories):
-            image = self.power_cut(loop) if self.scene.is_leaf(loop) else b""
+            is_told = not history.is_lossy or self.scene.loops[loop].below != "loop"
+            image = self.power_cut(loop) if self.scene.is_leaf(loop) and is_told else b""
             if image:
                 history.check_crash(image, self.tick())
 
