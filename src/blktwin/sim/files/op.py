@@ -165,6 +165,7 @@ class FileOp:
         self.pos = call.pos
         self.end = call.pos + call.nbytes
         self.nr_copied = 0
+        self.reader.kept = None
 
     def is_nowait(self) -> bool:
         """Say whether it must not sleep."""
