@@ -189,6 +189,10 @@ class Machine:
         """
         return False
 
+    def end_spin(self, task: Task) -> None:
+        """Let a task go on that has waited for a lock without sleeping."""
+        self.wake_task(task)
+
     @abstractmethod
     def raise_softirq(self, work: Work, cpu: int) -> None:
         """Run work on cpu in interrupt context, soon."""

@@ -326,6 +326,20 @@ class SimMachine(Machine):
                         break
         self.make_runnable(task, cpu, False)
 
+    def end_spin(self, task: Task) -> None:
+        """Let a task go on that has waited without sleeping: it has its CPU, unless others have come."""
+        if task.is_queued:
+            return
+        cpu = self.cpus[task.cpu]
+        now_ns = self.local_ns
+        if cpu.last is task and cpu.nr_runnable == 0 and not cpu.is_running and cpu.free_at_ns < now_ns:
+            cpu.busy_ns += now_ns - cpu.free_at_ns
+            cpu.free_at_ns = now_ns
+        task.runnable_at_ns = now_ns
+        cpu.push(task, True)
+        if not cpu.is_running:
+            cpu.look_at(now_ns)
+
     def place(self, task: Task, delay_ns: i64, from_ns: i64) -> None:
         """Make task runnable where the placement says, from from_ns on.
 

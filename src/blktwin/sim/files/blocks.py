@@ -92,6 +92,8 @@ class BlockFile(Backing):
                 started.append(int(block))
             block += 1
         block = first
+        if extents.state(first) == HOLE:
+            extents.count_piece(first, last)
         while block <= last:
             if extents.state(block) == HOLE:
                 extents.set(block, UNWRITTEN)

@@ -23,12 +23,13 @@ DRAIN: Final = 2
 CACHE: Final = 3
 MAP: Final = 4
 ALLOC: Final = 5
-ALLOC_SLEEP: Final = 6
-ALLOC_END: Final = 7
-SUBMIT: Final = 8
-LET_GO: Final = 9
-WAIT: Final = 10
-CONVERT: Final = 11
+ALLOC_READERS: Final = 6
+ALLOC_SLEEP: Final = 7
+ALLOC_END: Final = 8
+SUBMIT: Final = 9
+LET_GO: Final = 10
+WAIT: Final = 11
+CONVERT: Final = 12
 
 
 def advance_direct(op: FileOp, task: Task) -> i64:
@@ -226,6 +227,10 @@ def look_up(op: FileOp, task: Task) -> i64:
         if not file.map_lock.acquire(op.waiter, task, False):
             return SLEEP
         file.map_lock.release(False)
+    if fs.read_needs_map and file.params.map_ns > 0:
+        begin_ns = file.machine.now_ns()
+        file.machine.charge(file.params.map_ns * file.extents.nr_levels())
+        file.map_lock.pass_by(begin_ns, file.machine.now_ns())
     extents = file.extents
     if extents.is_plain and (call.op & 1 == 0 or (op.end <= file.size and not file.cow_all)):
         call.step = SUBMIT
@@ -305,6 +310,17 @@ def allocate(op: FileOp, task: Task) -> i64:
     machine = file.machine
     if call.step == ALLOC:
         if not file.map_lock.acquire(op.waiter, task, True):
+            return SLEEP
+        call.step = ALLOC_READERS
+        until_ns = file.map_lock.passed_at_ns(machine.now_ns())
+        if until_ns > 0:
+            # Somebody is looking something up: it sleeps until that one wakes it.
+            file.nr_lock_waits += 1
+            op.sleep_until(until_ns + machine.costs.remote_wake_ns)
+            return SLEEP
+        op.wake_at_ns = 0
+    if call.step == ALLOC_READERS:
+        if machine.now_ns() < op.wake_at_ns:
             return SLEEP
         machine.charge(file.params.alloc_ns)
         file.nr_allocs += 1

@@ -40,6 +40,8 @@ class ExtentMap:
         self.nr_blocks: i64 = nr_blocks
         """Blocks that are drawn; what comes later is a hole."""
         self.is_plain: bool = True
+        self.nr_pieces: i64 = 1
+        """Extents with something in them, as far as allocations have made or joined them."""
         """All is mapped, at its own place, and nothing has changed."""
         self.seed: i64 = 0
         self.extent_blocks: i64 = 256
@@ -180,6 +182,26 @@ class ExtentMap:
         return count
 
     # -- changes
+
+    def count_piece(self, first: i64, last: i64) -> None:
+        """Count an extent that is allocated, with those that it joins."""
+        self.nr_pieces += 1
+        if first > 0 and self.state(first - 1) != HOLE:
+            self.nr_pieces -= 1
+        if last + 1 < self.nr_blocks and self.state(last + 1) != HOLE:
+            self.nr_pieces -= 1
+
+    def nr_levels(self) -> i64:
+        """Return the height of a tree with 16 extents in a node.
+
+        Kernel: struct xfs_iext_leaf and KEYS_PER_NODE, fs/xfs/libxfs/xfs_iext_tree.c, v6.12, have 15 and 16.
+        """
+        levels: i64 = 1
+        pieces = self.nr_pieces >> 4
+        while pieces > 0:
+            levels += 1
+            pieces >>= 4
+        return levels
 
     def set(self, block: i64, state: i64) -> None:
         """Change a block."""

@@ -66,6 +66,7 @@ class SimFile(BlockFile):
             raise ConfigError(f"a file on {fs.kind} needs a device")
         self.inode_lock: InodeLock = InodeLock(machine)
         self.map_lock: InodeLock = InodeLock(machine)
+        self.map_lock.is_spun_on = params.alloc_hold_ns == 0
         self.may_be_simple: bool = not (
             self.cow_all or self.is_read_only or fs.write_is_exclusive or fs.nowait_read_max > 0
         )
@@ -93,6 +94,8 @@ class SimFile(BlockFile):
         self.nr_eagain_lower: i64 = 0
         """Refused by the device below, after they were queued."""
         self.nr_allocs: i64 = 0
+        self.nr_lock_waits: i64 = 0
+        """Allocations that had to wait for somebody's look-up."""
 
     def check_place(self, bdev: BlockDevice, base_bytes: int) -> None:
         """Raise ConfigError when the file cannot be there."""

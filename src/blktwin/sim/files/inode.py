@@ -1,7 +1,7 @@
 """A sleeping lock for tasks, shared or exclusive, first come first served: the inode's lock, and that of its extents.
 
 Kernel: struct rw_semaphore, kernel/locking/rwsem.c, v6.12.
-Differs: no spinning on the owner, and no one overtakes a waiter.
+Differs: only who waits for the map's lock exclusively spins on an owner, and no one overtakes a waiter.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ class InodeLock:
         self.machine: Machine = machine
         self.nr_readers: i64 = 0
         self.is_written: bool = False
+        self.is_spun_on: bool = False
+        """Who wants it exclusively spins while another has it so: whoever holds it never sleeps."""
+        self.passing_from_ns: i64 = 0
+        """When the last one who took it shared in passing did so, on that one's clock, and when it gave it back."""
+        self.passing_until_ns: i64 = 0
         self.head: Waiter | None = None
         self.tail: Waiter | None = None
 
@@ -48,6 +53,17 @@ class InodeLock:
             return False
         self.is_written = True
         return True
+
+    def pass_by(self, from_ns: i64, until_ns: i64) -> None:
+        """Note that somebody whose clock may be ahead holds it shared for that time."""
+        if from_ns > self.passing_until_ns:
+            self.passing_from_ns = from_ns
+        if until_ns > self.passing_until_ns:
+            self.passing_until_ns = until_ns
+
+    def passed_at_ns(self, now_ns: i64) -> i64:
+        """Return until when somebody who passes by holds it shared now; 0: nobody does."""
+        return self.passing_until_ns if self.passing_from_ns <= now_ns < self.passing_until_ns else 0
 
     def acquire(self, waiter: Waiter, task: Task, is_exclusive: bool) -> bool:
         """Take the lock; False: the task waits, and calls again when it runs."""
@@ -99,4 +115,7 @@ class InodeLock:
                 self.nr_readers += 1
             task = waiter.task
             assert task is not None
-            self.machine.wake_task(task)
+            if self.is_spun_on and waiter.is_exclusive:
+                self.machine.end_spin(task)
+            else:
+                self.machine.wake_task(task)

@@ -53,6 +53,8 @@ class FileParams:
         """What its file system can still allocate to it; -1: no limit."""
         self.dio_align_bytes: int = 0
         """STATX_DIOALIGN; 0: the logical block of the device."""
+        self.map_ns: int = 0
+        """CPU time of a look-up in the extent map, under its lock shared, for each level of its tree."""
         self.alloc_ns: int = 20_000
         """CPU time of an allocation, under the lock of the extent map."""
         self.alloc_hold_ns: int = 0
@@ -106,6 +108,7 @@ WHOLE: Final[dict[str, tuple[int, int]]] = {
     "spare_bytes": (AUTO, EIB),
     "free_bytes": (AUTO, EIB),
     "dio_align_bytes": (0, 64 * KIB),
+    "map_ns": (0, NSEC_PER_SEC),
     "alloc_ns": (0, NSEC_PER_SEC),
     "alloc_hold_ns": (0, 100 * NSEC_PER_SEC),
     "convert_ns": (0, NSEC_PER_SEC),

@@ -117,3 +117,19 @@ def test_undo(acts: list[tuple[str, int]]) -> None:
         for at, state in enumerate(now()):
             undo = extents.committing.get(at) or extents.undo.get(at)
             assert committed[at] == (state if undo is None else (int(undo.state), int(undo.place)))
+
+
+def test_levels_follow_the_pieces() -> None:
+    """Blocks one by one stay one piece; every second block is one of its own, and the last in between joins two."""
+    extents = ExtentMap(4096, 4096, 0)
+    extents.draw(0, 256, 1.0, 0.0, 0.0)
+    for block in range(64):
+        extents.count_piece(block, block)
+        extents.set(block, UNWRITTEN)
+    assert (int(extents.nr_pieces), int(extents.nr_levels())) == (2, 1)
+    for block in range(100, 700, 2):
+        extents.count_piece(block, block)
+        extents.set(block, UNWRITTEN)
+    assert (int(extents.nr_pieces), int(extents.nr_levels())) == (302, 3)
+    extents.count_piece(101, 101)
+    assert int(extents.nr_pieces) == 301

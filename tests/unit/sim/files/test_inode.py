@@ -72,3 +72,14 @@ def test_lock(acts: list[tuple[int, bool]]) -> None:
         assert not queue or holders, "all wait for nobody"
         if queue and not queue[0].is_exclusive:
             assert holders[0].is_exclusive, "a reader waits behind readers"
+
+
+def test_who_passes_by() -> None:
+    """Only who comes while a look-up runs waits for its end, also when its clock is behind that one's."""
+    lock = InodeLock(HandMachine(1, 250))
+    lock.pass_by(1000, 1500)
+    assert [int(lock.passed_at_ns(at)) for at in (999, 1000, 1499, 1500)] == [0, 1500, 1500, 0]
+    lock.pass_by(1400, 1800)
+    assert [int(lock.passed_at_ns(at)) for at in (1000, 1600)] == [1800, 1800]
+    lock.pass_by(3000, 3100)
+    assert [int(lock.passed_at_ns(at)) for at in (1600, 3050)] == [0, 3100]
