@@ -18,6 +18,7 @@ from blktwin.lab.bfq_runs import spread
 from blktwin.lab.run import collect, drive, prepare
 from blktwin.lab.stack_build import assemble
 from blktwin.lab.stack_file import load_stack
+from blktwin.lab.stack_said import StackFile
 from blktwin.lab.world import World
 from blktwin.units import NSEC_PER_MSEC
 
@@ -73,6 +74,16 @@ class Answer:
     cpus: float
 
     @property
+    def iops(self) -> float:
+        """Reads and writes a second."""
+        return (self.read + self.written) * 256
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU time per I/O, all CPUs together."""
+        return self.cpus * 1e6 / self.iops
+
+    @property
     def error(self) -> float:
         """The error of what was read, as a fraction."""
         return self.read / self.cell.mib_s - 1
@@ -92,12 +103,19 @@ def example(name: str) -> str:
 def run_variant(
     stack: str, variant: str, *, seed: int = 1, run_ms: int = RUN_MS, ramp_ms: int = RAMP_MS
 ) -> tuple[World, RunResult]:
-    """Run a stack file's job on one of its variants, for a ramp, which does not count, and a run."""
-    said = load_stack(example(stack)).read(variant)
+    """Run a stack file's job on one of its variants, for a ramp, which does not count, and a run (0: the job's own)."""
+    return run_said(load_stack(example(stack)).read(variant), seed=seed, run_ms=run_ms, ramp_ms=ramp_ms)
+
+
+def run_said(
+    said: StackFile, *, seed: int = 1, run_ms: int = RUN_MS, ramp_ms: int = RAMP_MS
+) -> tuple[World, RunResult]:
+    """Do what run_variant() does with a stack file that has been read."""
     plan = jobfile.load(said.jobs, [], env={**os.environ, **said.env})
     for job in plan.jobs:
-        job.runtime_ns = run_ms * NSEC_PER_MSEC
-        job.ramp_time_ns = ramp_ms * NSEC_PER_MSEC
+        if run_ms:
+            job.runtime_ns = run_ms * NSEC_PER_MSEC
+            job.ramp_time_ns = ramp_ms * NSEC_PER_MSEC
     world, schedule = prepare(plan, assemble(said, seed=seed))
     if drive(world, schedule):
         # A table has no use for a part of a run.
