@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from blktwin.lab import bfq_report, loop_report
+from blktwin.lab import bfq_report, loop_report, loop_seed_report
 from blktwin.lab.command import run_command
 from blktwin.lab.truth import KERNELS, LOADED_ROW, QD1_ROW, Row, compare
 from blktwin.sim.hosts import get_host
@@ -68,7 +68,7 @@ def page() -> str:
     for kernel in KERNELS:
         costs = get_host(f"tcg-{kernel}").costs
         lines.append(f"| {kernel} | {' | '.join(str(costs[name]) for name in names)} |")
-    return "\n".join(lines + bfq_report.sections() + loop_report.sections()) + "\n"
+    return "\n".join(lines + bfq_report.sections() + loop_report.sections() + loop_seed_report.sections()) + "\n"
 
 
 def main() -> None:
