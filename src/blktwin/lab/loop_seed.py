@@ -51,7 +51,7 @@ NAMES = {
     "raw": "the drive itself",
     "loop": "loop, one worker (mainline)",
     "nowait": "loop, NOWAIT first",
-    "nowait mq4": "the same with 4 hardware queues",
+    "nowait mq4": "loop, NOWAIT first, 4 hardware queues",
     "per command": "loop, a work item per command, 4 hardware queues",
 }
 CELLS = tuple(
