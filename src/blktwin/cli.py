@@ -119,8 +119,8 @@ def run(
 ) -> int:
     """Run fio jobs, unchanged, on the simulated block layer.
 
-    After the first --name every option that fio has belongs to that job, as on fio's own command line.
-    Results go to standard output or --output, all messages to standard error.
+    After the first --name every option that fio has belongs to that job, as on fio's own command line. Results go to
+    standard output or --output, all messages to standard error.
     """
     said = read_stack(stack, variant)
     paths, job_args = find_jobs(jobs, said)
@@ -131,8 +131,9 @@ def run(
     if showcmd_:
         emit(showcmd.render(paths, job_args, section))
         return 0
-    env = {**os.environ, **said.env}
-    plan = jobfile.load(paths, job_args, sections=section, env=env, require_runnable=not parse_only, readonly=readonly)
+    plan = jobfile.load(
+        paths, job_args, sections=section, env=os.environ | said.env, require_runnable=not parse_only, readonly=readonly
+    )
     if parse_only:
         return 0
     apply_runtime(plan, runtime or said.runtime)
@@ -148,8 +149,7 @@ def run(
         cgroups=load_cgroups(cgroups) if cgroups else None,
         seed=seed,
     )
-    sources = [*plan.files, cgroups, stack, said.cgroups.file if said.cgroups else ""]
-    target = Target(output, sources) if output else None
+    target = Target(output, [*plan.files, cgroups, *said.sources(stack)]) if output else None
     return run_and_print(plan, made, target, formats, version, EtaLine(eta), yes, explained, timed)
 
 

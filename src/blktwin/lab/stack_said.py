@@ -105,6 +105,10 @@ class StackFile:
     expect: dict[str, dict[str, object]] = field(default_factory=dict)
     """[expect.VARIANT], as scenario_expect.py reads it."""
 
+    def sources(self, path: str) -> list[str]:
+        """Return the files that it was read from; path: that of --stack, "" for none."""
+        return [path, self.cgroups.file if self.cgroups else ""]
+
     def beside(self, path: str) -> str:
         """Return the path of a file that is named in this one: relative to it."""
         return path if path == "-" else os.path.join(os.path.dirname(self.toml.file), path)
