@@ -126,8 +126,7 @@ def run(
     paths, job_args = find_jobs(jobs, said)
     check_choices(on, eta)
     formats, version = parse_formats(output_format), parse_terse_version(terse_version)
-    explained = make_explain(explain, formats)
-    timed = make_stages(stages, formats)
+    explained, timed = make_explain(explain, formats), make_stages(stages, formats)
     if showcmd_:
         emit(showcmd.render(paths, job_args, section))
         return 0
