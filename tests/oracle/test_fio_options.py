@@ -24,7 +24,14 @@ from blktwin.fio.values import Number, parse
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.fio"))
 DATA = sorted((ROOT / "tests" / "data" / "jobs").glob("*.fio"))
-ENV = {"RUNTIME": "20ms", "PATH": os.environ.get("PATH", "")}
+ENV = {
+    "RUNTIME": "20ms",
+    "ENGINE": "psync",
+    "DEPTH": "1",
+    "FILE": "/dev/loop0",
+    "RW": "write",
+    "PATH": os.environ.get("PATH", ""),
+}
 
 CASE_8 = "--direct=1 --bs=4k --runtime=10 --time_based --numjobs=12 {engine} --group_reporting --name=job --rw=rw"
 CASE_15 = (

@@ -176,6 +176,7 @@ class TraceRow:
         )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RecordingTrace(CostTrace):
     """Charges like CostTrace and keeps every row in `rows`."""
 
