@@ -34,6 +34,19 @@ END = 1 << 62
 DISK = "/dev/nullb0,size=256m,latency=10us,write_cache=1"
 
 
+class DeepTrace(RecordingTrace):
+    """Notes how deep files below loop devices were entered, the most."""
+
+    def __init__(self, costs: Costs) -> None:
+        super().__init__(costs)
+        self.deepest = [0]
+
+    def file_op(self, task: Task, op: int, nbytes: int) -> None:
+        """Look at the task."""
+        super().file_op(task, op, nbytes)
+        self.deepest[0] = max(self.deepest[0], int(task.fs_depth))
+
+
 class NoteCall(FileCall):
     """A call that keeps what it is told."""
 
@@ -115,7 +128,7 @@ class FileWorld:
         faults: dict[str, int] | None = None,
     ) -> None:
         costs = costs or Costs()
-        self.trace = RecordingTrace(costs)
+        self.trace = DeepTrace(costs)
         self.machine = SimMachine(self.trace, nr_cpus=cpus, hz=250, costs=costs, faults=Faults(1, faults or {}))
         self.trace.bind(self.machine)
         self.device, self.limits, queues, depth, capacity = build_device(self.machine, parse_device(disk), 1)

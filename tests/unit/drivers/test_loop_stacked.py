@@ -195,13 +195,4 @@ def test_no_room_below_comes_later() -> None:
 
 def watch_depth(stack: Stack) -> list[int]:
     """Return a list of one number: how deep files were entered, the most."""
-    deepest = [0]
-    trace = stack.world.trace
-    before = trace.file_op
-
-    def file_op(task: Task, op: int, nbytes: int) -> None:
-        before(task, op, nbytes)
-        deepest[0] = max(deepest[0], int(task.fs_depth))
-
-    trace.file_op = file_op  # type: ignore[method-assign]
-    return deepest
+    return stack.world.trace.deepest
