@@ -62,10 +62,7 @@ def submit_bio(q: RequestQueue, bio: Bio) -> bool:
         append_pending(task, bio)
         return True
     task.is_submitting = True
-    if q.lower_first:
-        if not submit_lower_first(q, bio, task, False):
-            return False
-    elif not submit_one(q, bio, task, False):
+    if not submit_one(q, bio, task, False):
         return False
     if task.bio_list is None:
         task.is_submitting = False
@@ -137,10 +134,7 @@ def resume_submission(task: Task) -> bool:
         bio.next = None
         q = bio.owner
         assert isinstance(q, RequestQueue)
-        if q.lower_first:
-            if not submit_lower_first(q, bio, task, was_blocked):
-                return False
-        elif not submit_one(q, bio, task, was_blocked):
+        if not submit_one(q, bio, task, was_blocked):
             return False
         was_blocked = False
         bio = task.bio_list
@@ -149,14 +143,14 @@ def resume_submission(task: Task) -> bool:
 
 
 def submit_lower_first(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bool:
-    """Do as submit_one(); the bios that q's driver submits meanwhile go before all that are pending for q.
+    """Submit bio; the bios that q's driver submits meanwhile go before all that are pending for q.
 
     A bio that waits for a tag goes behind them too: they may be what gives that tag back.
     Kernel: __submit_bio_noacct(), block/blk-core.c, v6.12, does so for drivers without requests only.
     """
     rest_tail = task.bio_tail
     rest = take_pending(task)
-    is_done = submit_one(q, bio, task, is_resumed)
+    is_done = submit_under_plug(q, bio, task, is_resumed)
     new = take_pending(task)
     same: Bio | None = None
     same_tail: Bio | None = None
@@ -191,6 +185,13 @@ def submit_lower_first(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) 
 
 
 def submit_one(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bool:
+    """Bring one bio to a request or a merge, in the order that its queue wants; False when the task must sleep."""
+    if q.lower_first:
+        return submit_lower_first(q, bio, task, is_resumed)
+    return submit_under_plug(q, bio, task, is_resumed)
+
+
+def submit_under_plug(q: RequestQueue, bio: Bio, task: Task, is_resumed: bool) -> bool:
     """Bring one bio to a request or a merge; with the rules' on-stack plug around it.
 
     Kernel: __submit_bio(), block/blk-core.c, v6.12.
