@@ -148,17 +148,7 @@ class Cpu(Event):
             return
         # Not optional from here on: each use as one would be a check.
         task: Task = found
-        machine.local_ns = start
-        if machine.is_uneven:
-            machine.use_costs_of(self.index)
-        if self.free_at_ns < start:
-            # Woken from another CPU: this one has been idle.
-            self.last = None
-            machine.local_ns += machine.exit_idle_ns(self, start)
-        if task is not self.last:
-            self.last = task
-            machine.charge_switch(task)
-        task.cpu = self.index
+        self.begin_step(task, start)
         machine.current = task
         self.is_running = True
         utime_ns = task.utime_ns
@@ -169,16 +159,36 @@ class Cpu(Event):
         end = machine.local_ns
         if not task.is_queued:
             end += machine.costs.sleep_ns
-        if machine.is_uneven:
-            machine.use_plain_costs()
-        task.stime_ns += end - start - (task.utime_ns - utime_ns)
-        self.busy_ns += end - start
-        self.free_at_ns = end
-        task.ran_until_ns = end
-        if machine.watches_tasks:
-            machine.trace.task_ran(task, start, end)
+        self.end_step(task, start, end, utime_ns)
         if self.nr_runnable > 0:
             self.look_again()
+
+    def begin_step(self, task: Task, start_ns: i64) -> None:
+        """Come out of idleness and switch to task, on the machine's clock."""
+        machine = self.machine
+        machine.local_ns = start_ns
+        if machine.is_uneven:
+            machine.use_costs_of(self.index)
+        if self.free_at_ns < start_ns:
+            # Woken from another CPU: this one has been idle.
+            self.last = None
+            machine.local_ns += machine.exit_idle_ns(self, start_ns)
+        if task is not self.last:
+            self.last = task
+            machine.charge_switch(task)
+        task.cpu = self.index
+
+    def end_step(self, task: Task, start_ns: i64, end_ns: i64, utime_ns: i64) -> None:
+        """Book a stretch of task, whose user time was utime_ns before."""
+        machine = self.machine
+        if machine.is_uneven:
+            machine.use_plain_costs()
+        task.stime_ns += end_ns - start_ns - (task.utime_ns - utime_ns)
+        self.busy_ns += end_ns - start_ns
+        self.free_at_ns = end_ns
+        task.ran_until_ns = end_ns
+        if machine.watches_tasks:
+            machine.trace.task_ran(task, start_ns, end_ns)
 
 
 class SimWork(Event):

@@ -84,6 +84,10 @@ class FairCpu(Cpu):
             left = self.budget(curr)
             if 0 <= left <= now_ns - self.step_start_ns:
                 return True
+        return self.has_woken(now_ns)
+
+    def has_woken(self, now_ns: i64) -> bool:
+        """Say whether a task that is not in the queue yet has woken by now."""
         task = self.head
         while task is not None:
             if task.runnable_at_ns <= now_ns:
@@ -363,16 +367,7 @@ class FairCpu(Cpu):
         assert task is not None
         self.nr_runnable -= 1
         self.step_start_ns = start_ns
-        machine.local_ns = start_ns
-        if machine.is_uneven:
-            machine.use_costs_of(self.index)
-        if self.free_at_ns < start_ns:
-            self.last = None
-            machine.local_ns += machine.exit_idle_ns(self, start_ns)
-        if task is not self.last:
-            self.last = task
-            machine.charge_switch(task)
-        task.cpu = self.index
+        self.begin_step(task, start_ns)
         if se.is_hog:
             if machine.is_uneven:
                 machine.use_plain_costs()
@@ -391,14 +386,7 @@ class FairCpu(Cpu):
         if not is_kept:
             end_ns += machine.costs.sleep_ns
             task.nr_switches += 1
-        if machine.is_uneven:
-            machine.use_plain_costs()
-        task.stime_ns += end_ns - start_ns - (task.utime_ns - utime_ns)
-        self.busy_ns += end_ns - start_ns
-        self.free_at_ns = end_ns
-        task.ran_until_ns = end_ns
-        if machine.watches_tasks:
-            machine.trace.task_ran(task, start_ns, end_ns)
+        self.end_step(task, start_ns, end_ns, utime_ns)
         self.book(se, end_ns - start_ns)
         if machine.has_pelt:
             machine.placement.ran(self, se, start_ns, end_ns)

@@ -45,12 +45,7 @@ class TickCpu(FairCpu):
         if curr is not None and self.nr_runnable > 0 and now_ns >= self.next_tick_ns:
             if curr.vruntime + (now_ns - self.step_start_ns) * NICE_0 // curr.weight >= curr.deadline:
                 return True
-        task = self.head
-        while task is not None:
-            if task.runnable_at_ns <= now_ns:
-                return True
-            task = task.next_runnable
-        return False
+        return self.has_woken(now_ns)
 
     def pick(self) -> Entity | None:
         """Return the task that is to run next; delayed ones that come first leave the queue.

@@ -105,8 +105,7 @@ def wait_page(op: FileOp, page: Page, task: Task) -> i64:
     """Wait for a page that is being read."""
     assert page.is_reading, "a page that is neither read nor up to date"
     op.awaited = page
-    if task not in page.waiters:
-        page.waiters.append(task)
+    page.add_waiter(task)
     return SLEEP
 
 

@@ -57,8 +57,7 @@ def advance_falloc(op: FileOp, task: Task) -> i64:
     if call.step == EDGES:
         page = file.cache.reading(op.first_block, op.last_block)
         if page is not None:
-            if task not in page.waiters:
-                page.waiters.append(task)
+            page.add_waiter(task)
             return SLEEP
         if file.fs.is_device:
             call.step = BIOS
@@ -146,8 +145,7 @@ def zero_part(op: FileOp, index: i64, low: i64, high: i64, task: Task) -> i64:
             return GO
     if not page.is_uptodate:
         op.awaited = page
-        if task not in page.waiters:
-            page.waiters.append(task)
+        page.add_waiter(task)
         return SLEEP
     data = page.data
     if data is not None:

@@ -234,8 +234,7 @@ class SimFile(BlockFile):
         if is_write:
             page = cache.reading(first, last)
             if page is not None:
-                if task not in page.waiters:
-                    page.waiters.append(task)
+                page.add_waiter(task)
                 return SLEEP
             cache.drop_clean(first, last)
         return GO

@@ -36,6 +36,11 @@ class Page:
         self.waiters: list[Task] = []
         """Tasks that wait for it to be read."""
 
+    def add_waiter(self, task: Task) -> None:
+        """Let task, which goes to sleep, hear of its end; it may be told to twice."""
+        if task not in self.waiters:
+            self.waiters.append(task)
+
 
 class RangeWaiter:
     """A task that waits for the writeback bios of a range of pages that have been submitted before a serial."""
