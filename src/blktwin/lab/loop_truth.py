@@ -16,7 +16,7 @@ from blktwin.fio.results import RunResult
 from blktwin.lab.run import simulate
 from blktwin.lab.stack import Stack, find_rules
 from blktwin.lab.stack_file import parse_stack
-from blktwin.lab.truth import TRUTH_DIR, Point
+from blktwin.lab.truth import TRUTH_DIR, Pair, Point, measured
 from blktwin.sim.devices.spec import parse_device
 from blktwin.sim.hosts import Host, get_host
 
@@ -53,12 +53,9 @@ JOBS = {
 
 
 @dataclass(slots=True)
-class LoopRow:
+class LoopRow(Pair):
     """One row of a policy: measured and modelled, with the raw row of the same jobs."""
 
-    name: str
-    truth: Point
-    model: Point
     raw_truth: Point
     raw_model: Point
 
@@ -93,16 +90,6 @@ class LoopRow:
         return self.ratio_model / self.ratio_truth - 1
 
     @property
-    def iops_error(self) -> float:
-        """The model's throughput error, as a fraction."""
-        return self.model.iops / self.truth.iops - 1
-
-    @property
-    def lat_error(self) -> float:
-        """The model's latency error, as a fraction."""
-        return self.model.lat_us / self.truth.lat_us - 1
-
-    @property
     def is_within(self) -> bool:
         """Say whether the row holds its limits: the ratio, and with one psync job the latency."""
         is_near = self.jobs != QD1_JOBS or abs(self.lat_error) <= QD1_LIMIT
@@ -113,12 +100,7 @@ class LoopRow:
 def read_rows(folder: Path = TRUTH_DIR, file: str = FILE) -> dict[str, Point]:
     """Return the measured rows by name."""
     rows = json.loads((folder / file).read_text())["rows"]
-    points = {}
-    for name, row in rows.items():
-        jobs = row["jobs"]
-        mean = sum(job["lat_us"] * job["ios"] for job in jobs) / sum(job["ios"] for job in jobs)
-        points[name] = Point(row["iops"], mean)
-    return points
+    return {name: measured(row) for name, row in rows.items()}
 
 
 def row_jobs(jobs: str, device: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from blktwin.fio import jobfile
 from blktwin.fio.ddir import WRITE
@@ -40,10 +41,9 @@ class Point:
 
 
 @dataclass(slots=True)
-class Row:
+class Pair:
     """One measured row and what the model says of it."""
 
-    kernel: str
     name: str
     truth: Point
     model: Point
@@ -58,22 +58,29 @@ class Row:
         """The model's latency error, as a fraction."""
         return self.model.lat_us / self.truth.lat_us - 1
 
+
+@dataclass(slots=True)
+class Row(Pair):
+    """A row of one kernel."""
+
+    kernel: str
+
     @property
     def is_fitted(self) -> bool:
         """Say whether CPU costs were fitted on this row."""
         return self.name in (QD1_ROW, LOADED_ROW)
 
 
+def measured(row: dict[str, Any]) -> Point:
+    """Return throughput and mean latency of a row of a truth file, over all its jobs."""
+    jobs = row["jobs"]
+    return Point(row["iops"], sum(job["lat_us"] * job["ios"] for job in jobs) / sum(job["ios"] for job in jobs))
+
+
 def read_truth(kernel: str, folder: Path = TRUTH_DIR) -> dict[str, Point]:
     """Return the rows of one kernel that run none or mq-deadline, by name."""
     rows = json.loads((folder / f"bfq-{kernel}.json").read_text())["rows"]
-    points = {}
-    for name, row in rows.items():
-        if name.split(".")[0] in ("none", "mq-deadline"):
-            jobs = row["jobs"]
-            mean = sum(job["lat_us"] * job["ios"] for job in jobs) / sum(job["ios"] for job in jobs)
-            points[name] = Point(row["iops"], mean)
-    return points
+    return {name: measured(row) for name, row in rows.items() if name.split(".")[0] in ("none", "mq-deadline")}
 
 
 def row_jobs(name: str) -> list[str]:
@@ -117,4 +124,4 @@ def compare(kernel: str, folder: Path = TRUTH_DIR) -> list[Row]:
     """Return all rows of a kernel, measured and modelled with the host of that kernel (sim/hosts.toml)."""
     host = get_host(f"tcg-{kernel}")
     truth = read_truth(kernel, folder)
-    return [Row(kernel, name, point, measure(kernel, name, host)) for name, point in truth.items()]
+    return [Row(name, point, measure(kernel, name, host), kernel) for name, point in truth.items()]
