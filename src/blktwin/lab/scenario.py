@@ -148,8 +148,7 @@ class Scenario:
         paths: list[str] = []
         for outcome in self.outcomes:
             said = outcome.said
-            if "-" not in said.jobs:
-                paths += jobfile.load(said.jobs, [], env={**os.environ, **said.env}).files
+            paths += jobfile.load(said.jobs, [], env={**os.environ, **said.env}).files
             if said.cgroups is not None:
                 paths.append(said.cgroups.file)
         return list(dict.fromkeys(paths))

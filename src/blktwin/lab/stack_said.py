@@ -111,7 +111,7 @@ class StackFile:
 
     def beside(self, path: str) -> str:
         """Return the path of a file that is named in this one: relative to it."""
-        return path if path == "-" else os.path.join(os.path.dirname(self.toml.file), path)
+        return os.path.join(os.path.dirname(self.toml.file), path)
 
 
 def in_order(files: dict[str, FileSpec], loops: dict[str, LoopSpec]) -> list[FileSpec | LoopSpec]:

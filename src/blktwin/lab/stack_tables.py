@@ -64,7 +64,10 @@ def read_long_texts(place: Place, value: object) -> list[str]:
 
 def read_job(result: StackFile, place: Place, value: object, _: Table) -> None:
     """job = a fio file, or several."""
-    result.jobs = [result.beside(path) for path in read_texts(place, value)]
+    paths = read_texts(place, value)
+    if "-" in paths:
+        raise place.error("- is standard input, which only the command line can name")
+    result.jobs = [result.beside(path) for path in paths]
 
 
 def read_runtime(result: StackFile, place: Place, value: object, _: Table) -> None:

@@ -269,6 +269,7 @@ CASES = [
     ("[[hog]]\ncpu = 1", "s.toml:2: hog[1].cpu: no such key; did you mean cpus?"),
     ("[[hog]]\nnice = 20", "s.toml:2: hog[1].nice: 20 is out of range: -20 to 19"),
     ('cgroup-per-job = "/a/%x"', "s.toml:1: cgroup-per-job: %x stands for nothing: there are %name and %n"),
+    ('job = ["a.fio", "-"]', "s.toml:1: job: - is standard input, which only the command line can name"),
     ('cgroup-per-job = "a"', "s.toml:1: cgroup-per-job: a cgroup's path is absolute"),
     ('[cgroup."/a"]\nio.bfq.wait = 3', 's.toml:2: cgroup."/a".io.bfq.wait: no such key; did you mean io.bfq.weight?'),
     ('rules = "6.19"', "s.toml:1: rules: no rules for kernel '6.19'"),
