@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from oracles import oracles_required
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in a shell's background, where Ctrl-C is ignored; tests that send it mean a terminal's.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 settings.register_profile("default", max_examples=60, derandomize=True, deadline=None)
